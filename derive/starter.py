@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import black
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from derive import notation
 from derive.emit import LINE_LENGTH
 from derive.errors import DeriveError
 from derive.recording.annotations import RESERVED
+from derive.templating import environment
 
 _TAKEN = {"d", "eps", "f", "handgrad", "rrms", "torch", "w", "x", "y", "derive"}
 """Names that the starter itself gives, and packages that a file of that name would hide."""
@@ -24,9 +24,7 @@ def starter(name: str, path: Path | None = None) -> str:
     Raises DeriveError for a name that no op of a user can have.
     """
     _check(name)
-    folder = Path(__file__).parent / "templates"
-    environment = Environment(loader=FileSystemLoader(folder), undefined=StrictUndefined, keep_trailing_newline=True)
-    text = environment.get_template("starter.py.j2").render(name=name, file=(path or Path(f"{name}.py")).as_posix())
+    text = environment().get_template("starter.py.j2").render(name=name, file=(path or Path(f"{name}.py")).as_posix())
     return black.format_str(text, mode=black.Mode(line_length=LINE_LENGTH))
 
 

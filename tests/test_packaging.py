@@ -55,6 +55,7 @@ def test_wheel_contains_the_two_packages_and_nothing_else(wheel: Path) -> None:
     assert {name.split("/")[0] for name in packed} == {"derive", "handgrad", DIST_INFO}
 
     expected = {f"derive/{name}": text for name, text in contents(ROOT / "derive").items()}
+    expected |= {f"derive/templates/{name}": text for name, text in contents(ROOT / "templates").items()}
     expected |= {f"handgrad/{name}": text for name, text in contents(ROOT / "generated").items()}
     modules = {name: text for name, text in packed.items() if not name.startswith(DIST_INFO)}
     assert sorted(modules) == sorted(expected)
@@ -65,8 +66,8 @@ def test_wheel_carries_the_templates_the_command_and_the_licence(wheel: Path) ->
     with ZipFile(wheel) as archive:
         names = archive.namelist()
         entry_points = archive.read(f"{DIST_INFO}/entry_points.txt").decode()
-    templates = {f"derive/templates/{file.name}" for file in (ROOT / "derive" / "templates").glob("*.j2")}
-    assert templates, "derive/templates holds no *.j2"
+    templates = {f"derive/templates/{file.name}" for file in (ROOT / "templates").glob("*.j2")}
+    assert templates, "templates holds no *.j2"
     assert templates <= set(names)
     assert f"{DIST_INFO}/licenses/LICENSE" in names
     assert entry_points.split() == ["[console_scripts]", "derive", "=", "derive.cli:main"]

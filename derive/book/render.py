@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from derive.book.drawing import LEGEND
 from derive.book.page import OpPage, name_math
+from derive.templating import TEMPLATES, environment
 
-_TEMPLATES = Path(__file__).parent.parent / "templates" / "book"
 STYLES, SCRIPTS = ("book.css",), ("book.js",)
 ASSETS = (*STYLES, *SCRIPTS, "evaluate.js", "figure.js")
 
@@ -45,7 +44,7 @@ def page_html(template: str, place: Place, values: Mapping[str, Any]) -> str:
 
 def asset(name: str) -> str:
     """The text of a style sheet or a script."""
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
+    return (TEMPLATES / "book" / name).read_text(encoding="utf-8")
 
 
 def _rendered(template: str, place: Place, **values: Any) -> str:
@@ -54,23 +53,16 @@ def _rendered(template: str, place: Place, **values: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.globals |= {
+    book = environment("book", autoescape=True)
+    book.globals |= {
         "generator": Markup(GENERATOR),
         "styles": STYLES,
         "scripts": SCRIPTS,
         "asset": lambda name: Markup(asset(name)),
         "axis_words": LEGEND,
     }
-    environment.filters |= {"math": lambda name: Markup(name_math(name)), "number": number, "ticked": ticked}
-    return environment
+    book.filters |= {"math": lambda name: Markup(name_math(name)), "number": number, "ticked": ticked}
+    return book
 
 
 def ticked(text: str) -> Markup:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import black
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
 from derive.emit.model import Module
 from derive.emit.module import module_of
 from derive.emit.pair import LINE_LENGTH
 from derive.pipeline import Derivation
+from derive.templating import environment
 
 
 def render(derivation: Derivation, backend: str = "torch", workspace: bool = False) -> str:
@@ -76,14 +76,7 @@ def _filled(template: str, **values: object) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    folder = Path(__file__).parent.parent / "templates"
-    return Environment(
-        loader=FileSystemLoader(folder),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    return environment()
 
 
 def _formatted(source: str) -> str:

@@ -39,7 +39,7 @@ OPS = [op.name for op in catalogue()]
 WORTH = sorted(name for name in OPS if len(name) >= SHORTEST and name not in notation.__all__)
 NAMES = [name for name in WORTH if name not in PLAIN_WORDS]
 SOURCES = sorted(p for p in DERIVE.rglob("*.py") if DERIVE / "ops" not in p.parents)
-TEMPLATES = sorted(p for p in (DERIVE / "templates").rglob("*") if p.is_file())
+TEMPLATES = sorted(p for p in (DERIVE.parent / "templates").rglob("*") if p.is_file())
 
 
 @cache
