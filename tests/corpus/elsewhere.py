@@ -25,7 +25,7 @@ UNSEEN = {
     "by_log_sum_exp": "scale 30, scale 300, masked",
     "coulomb": "far apart, nearly equal, far from zero",
     "radial_basis": "far apart, nearly equal, far from zero",
-    "mixture_nll": "far apart, far from zero",
+    "mixture_nll": "far apart",
     "residual_encoding": "far from zero",
     "selective_step": "scale 30",
     "shares_with_sink": "scale 30, scale 300, masked",

@@ -24,8 +24,9 @@ def _times(factor: float) -> values.Change:
 
 
 def _far_apart(drawn: Tensor, operand: Operand, first: bool) -> Tensor:
-    """Elements of the first input in three groups, 100 apart."""
-    return drawn + 100.0 * (_places(drawn) % 3) if first else drawn
+    """Rows of the first input in three groups, 100 apart; elements, where it has one axis."""
+    rows = _places(drawn) if drawn.dim() < 2 else _places(drawn[..., :1])
+    return drawn + 100.0 * (rows % 3) if first else drawn
 
 
 def _nearly_equal(drawn: Tensor, operand: Operand, first: bool) -> Tensor:
@@ -33,7 +34,9 @@ def _nearly_equal(drawn: Tensor, operand: Operand, first: bool) -> Tensor:
 
 
 def _far_from_zero(drawn: Tensor, operand: Operand, first: bool) -> Tensor:
-    return drawn + 1e3 if first else drawn
+    """The first input and all tables beside it, so that points stay as near to one another."""
+    is_table = operand.kind == "tensor" and drawn.dim() > 1
+    return drawn + 1e3 if first or is_table else drawn
 
 
 def _masked(drawn: Tensor, operand: Operand, first: bool) -> Tensor:
@@ -48,8 +51,10 @@ def _masked_rows(drawn: Tensor, operand: Operand, first: bool) -> Tensor:
 
 
 def _mask(drawn: Tensor, operand: Operand, first: bool) -> Tensor:
-    """Inputs without a gradient are 0 or 1."""
-    return (drawn > 0).to(drawn.dtype) if operand.kind == "constant" else drawn
+    """Inputs without a gradient are 0 or 1, and 1 at the first place of each row."""
+    if operand.kind != "constant":
+        return drawn
+    return ((drawn > 0) | (_places(drawn) % (drawn.shape[-1] if drawn.dim() else 1) == 0)).to(drawn.dtype)
 
 
 def _places(drawn: Tensor) -> Tensor:
@@ -60,7 +65,8 @@ HOSTILE: dict[str, Situation] = {
     name: Situation(name, why, change=change, dtype=torch.float32)
     for name, why, change in (
         ("scale 30", "scores that saturate an exponential", values.large),
-        ("scale 300", "scores whose exponentials overflow", _times(300)),
+        ("scale 100", "scores whose exponentials overflow in float32 alone", _times(100)),
+        ("scale 300", "scores whose exponentials overflow in any precision", _times(300)),
         ("scale 1e4", "squares of which float32 keeps few digits", values.extreme),
         ("scale 1e-4", "expm1 and log1p near 0", _times(1e-4)),
         ("far apart", "groups of values whose differences overflow an exponential", _far_apart),
