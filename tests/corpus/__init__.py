@@ -46,7 +46,7 @@ def corpus() -> tuple[Spec, ...]:
 def _of_catalogue() -> Iterator[Spec]:
     for op in catalogue():
         family = Path(op.source).stem
-        yield Spec(op.name, f"catalogue/{family}", op, situations(CATALOGUE.get(family, "")))
+        yield Spec(op.name, f"catalogue/{family}", op, situations(CATALOGUE.get(op.name, CATALOGUE.get(family, ""))))
 
 
 def _of_unseen() -> Iterator[Spec]:

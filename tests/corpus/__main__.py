@@ -17,7 +17,7 @@ from rich.table import Table
 
 from derive.live import build
 from tests.corpus import Spec, corpus
-from tests.corpus.compared import Change, changes
+from tests.corpus.compared import Change, changes, settled
 from tests.corpus.measured import Entry, as_text, functions_of
 from tests.corpus.recorded import RECORD, ROOT, Failed, entries, path_of, recorded, write
 
@@ -33,16 +33,21 @@ _ALL = typer.Option(False, "--all", help="Measure anew what was measured already
 def record(names: list[str] = _NAMES, jobs: int = _JOBS, again: bool = _ALL) -> None:
     """Write what the code makes of every spec into tests/corpus/record/, which is committed."""
     specs = _chosen(names)
-    written = 0
+    known = {s.name: s for s in specs}
+    written = failed = 0
     for entry in _with_bar(specs, jobs, again):
         if isinstance(entry, Failed):
             console.print(f"[red]{entry.name} is not recorded[/]: {entry.message}", soft_wrap=True)
+            failed += 1
             continue
+        before = recorded(known[entry.name])
+        entry = entry if before is None else settled(before, entry)
         written += write(path_of(entry.family, entry.name), as_text(entry))
     gone = set() if names else set(RECORD.rglob("*.json")) - {path_of(s.family, s.name) for s in specs}
     for path in gone:
         path.unlink()
     console.print(f"{len(specs)} specs, {written} entries changed, {len(gone)} removed")
+    raise typer.Exit(1 if failed else 0)
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from derive.verify.cases import EXACT
 from tests.corpus.measured import Entry, Errors
@@ -54,7 +54,7 @@ def _error_changes(before: Entry, after: Entry) -> Iterator[Change]:
         yield Change("error in float64", before.float64, after.float64)
     for name in (n for n in before.float32 if n in after.float32):
         a, b = before.float32[name], after.float32[name]
-        if not (within(a, b) and within(b, a)):
+        if not _alike(a, b):
             yield Change(f"error, {name}", a.ours, b.ours)
 
 
@@ -62,3 +62,17 @@ def within(before: Errors, after: Errors) -> bool:
     """Whether an error in float32 is no larger than before, but for what another machine may make of the inputs."""
     elsewhere = after.equations / before.equations if before.equations else 1.0
     return after.ours <= SLACK * max(before.ours, ROUNDING) * max(1.0, elsewhere)
+
+
+def settled(before: Entry, after: Entry) -> Entry:
+    """The entry with errors as they were recorded where they differ by no more than machines do."""
+    kept = {
+        name: before.float32[name] if name in before.float32 and _alike(before.float32[name], now) else now
+        for name, now in after.float32.items()
+    }
+    exact = before.float64 if max(before.float64, after.float64) <= EXACT else after.float64
+    return replace(after, float64=exact, float32=kept)
+
+
+def _alike(one: Errors, other: Errors) -> bool:
+    return within(one, other) and within(other, one)

@@ -1,4 +1,4 @@
-"""The hostile inputs of specs that stand elsewhere: of the catalogue by family, of the unseen specs by name."""
+"""The hostile inputs of specs that stand elsewhere: of the catalogue by family or name, of the unseen specs by name."""
 
 CATALOGUE = {
     "activations": "scale 30, scale 300, scale 1e-4, ties",
@@ -11,6 +11,8 @@ CATALOGUE = {
     "rotary": "scale 1e4",
     "shards": "nearly equal, far from zero",
     "transformer": "scale 30, scale 300",
+    "exp": "ties",
+    "log": "scale 1e4",
 }
 
 UNSEEN = {

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 
 from derive.autograd.saved import BYTES
 from derive.costs.cost import work
+from derive.errors import DeriveError
 from derive.explaining.words import text
 from derive.lengths.nominal import Nominal, nominal
 from derive.live import build
@@ -130,9 +131,11 @@ def saved_bytes(d: Derivation) -> dict[str, int]:
 
 
 def errors(spec: Spec, situation: Situation, subject: Subject) -> Errors:
-    """The largest errors over a few calls; 0 where the op has none of the kind."""
+    """The largest errors over a few calls. Raises DeriveError where the op has none of the kind."""
     cases = [c for seed in range(SEEDS) if (c := situation.make(spec.op, seed)) is not None]
-    ours, theirs = (max((error_of(c, s) for c in cases), default=0.0) for s in (subject, _equations))
+    if not cases:
+        raise DeriveError(f"has no inputs {situation.name!r}", op=spec.name, fix="take them off its hostile inputs")
+    ours, theirs = (max(error_of(c, s) for c in cases) for s in (subject, _equations))
     return Errors(coarse(ours), coarse(theirs))
 
 

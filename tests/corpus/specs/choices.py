@@ -442,7 +442,7 @@ HOSTILE = {
     "spread_by_its_variance": "ties, nearly equal",
     "mean_times_maximum": "scale 30, ties",
     "cases_of_sympy": "ties, scale 30",
-    "guarded_quotient": "ties",
+    "guarded_quotient": "scale 1e4",
     "replaced_rows": "ties",
     "reparametrised": "scale 30",
     "signed_by_a_margin": "ties, scale 30",
