@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
-from derive.program import Call, Node, Num, Reduce, Scan, SizeOf
+from derive.program import Call, Index, Node, Num, Reduce, Scan, SizeOf
 
 ZERO, ONE = Num(Fraction(0)), Num(Fraction(1))
 
@@ -122,6 +122,18 @@ def by_small_powers(root: Node, exponent: int) -> Node:
         if exponent % part == 0:
             return to_the(by_small_powers(root, exponent // part), part)
     return Call("mul", (root, by_small_powers(root, exponent - 1)))
+
+
+def divisor_of(node: Node | Index) -> Node | None:
+    """What a call divides by; None where it does not."""
+    if not isinstance(node, Call):
+        return None
+    if node.fn == "div":
+        return node.args[1]
+    if node.fn == "pow":
+        base, exponent = node.args
+        return base if isinstance(exponent, Num) and exponent.value < 0 else None
+    return node.args[0] if node.fn == "rsqrt" else None
 
 
 def folds_to_0(node: Node) -> bool:

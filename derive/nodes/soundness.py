@@ -5,9 +5,9 @@ the right alone, no divisor is the number 0.
 from __future__ import annotations
 
 from derive.errors import OUR_FAULT, DeriveError
-from derive.nodes.arithmetic import folds_to_0
+from derive.nodes.arithmetic import divisor_of, folds_to_0
 from derive.nodes.walking import axes_along, node_axes, walk
-from derive.program import Call, Index, Node, Num, Program, Read, Scal, Scatter, Statement
+from derive.program import Index, Node, Program, Read, Scal, Scatter, Statement
 
 
 def check(program: Program) -> Program:
@@ -25,7 +25,7 @@ def check(program: Program) -> Program:
                     raise _unsound(program, statement, f" gives {node.name} {len(node.index)} indices")
             if isinstance(node, Scal) and node.name not in program.scalars:
                 raise _unsound(program, statement, f" reads the unknown number {node.name}")
-            if (divisor := _divisor(node)) is not None and folds_to_0(divisor):
+            if (divisor := divisor_of(node)) is not None and folds_to_0(divisor):
                 raise _unsound(program, statement, " divides by 0")
         left = set(axes_along((*statement.axes, *statement.slots)))
         stray = [a for a in node_axes(statement.value) if a not in left]
@@ -37,18 +37,6 @@ def check(program: Program) -> Program:
         cause = f"returns {missing[0]}, which no statement defines"
         raise DeriveError(cause, op=program.name, equation=missing[0], fix=OUR_FAULT)
     return program
-
-
-def _divisor(node: Node | Index) -> Node | None:
-    """What a call divides by."""
-    if not isinstance(node, Call):
-        return None
-    if node.fn == "div":
-        return node.args[1]
-    if node.fn == "pow":
-        base, exponent = node.args
-        return base if isinstance(exponent, Num) and exponent.value < 0 else None
-    return node.args[0] if node.fn == "rsqrt" else None
 
 
 def _unsound(program: Program, statement: Statement, what: str) -> DeriveError:
