@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sympy import Add, Function, Mul
+from sympy import Add, Expr, Mul
 
 from derive.adjoint import Stepwise
-from derive.collapse.inversions import Inversion
+from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.collapse.relations import Relations
 from derive.lowering.definitions import Definition
+from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, tensor_names
 
 
@@ -28,14 +29,24 @@ def divided_by(value: object) -> set[str]:
     for term in Add.make_args(value):
         for f in Mul.make_args(term):
             base, exponent = f.as_base_exp()
-            if exponent.is_number and exponent.is_negative and isinstance(base, At | Scalar | Function):
-                named = isinstance(base, At | Scalar)
-                out.add(base.name if named else f"{base.func.__name__} of {sorted(tensor_names(base))}")
-            elif exponent.is_number and exponent.is_negative and isinstance(base, Add) and not _holds_a_number(base):
-                out.add(f"sum of {sorted(tensor_names(base))}")  # two gates that both underflow
+            if exponent.could_extract_minus_sign():
+                out |= _may_vanish(base)
             for inner in getattr(f, "over", ()) and [f.body]:
                 out |= divided_by(inner)
     return out
+
+
+def _may_vanish(base: Expr) -> set[str]:
+    """What a divisor is, for any that may be 0; of a choice what it may be, since any branch may be the one taken."""
+    if isinstance(base, At | Scalar):
+        return {base.name}
+    if isinstance(base, Where):
+        return set().union(*map(_may_vanish, base.args[1:]))
+    if isinstance(base, Mul):
+        return set().union(*map(_may_vanish, base.args))
+    if cannot_vanish(base) and (not tensor_names(base) or (isinstance(base, Add) and _holds_a_number(base))):
+        return set()
+    return {f"{base.func.__name__} of {sorted(tensor_names(base))}"}
 
 
 def undivided(known: Relations, allowed: set[str]) -> Relations:
@@ -49,5 +60,5 @@ def conditions(known: tuple[Inversion, ...]) -> set[str]:
 
 
 def _holds_a_number(total: Add) -> bool:
-    """Whether a term is a number: 1 + exp(x) does not vanish by underflow, as x - 1 may at one place alone."""
+    """Whether a term is a number: 1 + exp(x) does not vanish by underflow, as two gates that both do may."""
     return any(term.is_number for term in total.args)

@@ -117,7 +117,7 @@ def _print(found: Verification, full: bool, alone: bool, out: Console) -> None:
     if not full:
         print(*view.lines(found, alone), sep="\n")
         return
-    out.print(view.table(found), "", sep="\n")
+    out.print(view.table(found), *view.exponents(found), "", sep="\n")
     for line in view.complaints(found):
         print(line)
 

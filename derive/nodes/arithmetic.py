@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
-from derive.program import Call, Node, Num, SizeOf
+from derive.program import Call, Index, Node, Num, Reduce, Scan, SizeOf
 
 ZERO, ONE = Num(Fraction(0)), Num(Fraction(1))
 
@@ -122,6 +122,40 @@ def by_small_powers(root: Node, exponent: int) -> Node:
         if exponent % part == 0:
             return to_the(by_small_powers(root, exponent // part), part)
     return Call("mul", (root, by_small_powers(root, exponent - 1)))
+
+
+def divisor_of(node: Node | Index) -> Node | None:
+    """What a call divides by; None where it does not."""
+    if not isinstance(node, Call):
+        return None
+    if node.fn == "div":
+        return node.args[1]
+    if node.fn == "pow":
+        base, exponent = node.args
+        return base if isinstance(exponent, Num) and exponent.value < 0 else None
+    return node.args[0] if node.fn == "rsqrt" else None
+
+
+def folds_to_0(node: Node) -> bool:
+    """Whether a value is 0 whatever the tensors hold, by the numbers in it."""
+    if isinstance(node, Num):
+        return node.value == 0
+    if isinstance(node, Reduce | Scan):
+        return folds_to_0(node.body)
+    if not isinstance(node, Call):
+        return False
+    if node.fn == "mul":
+        return any(map(folds_to_0, node.args))
+    if node.fn == "where":
+        return all(map(folds_to_0, node.args[1:]))
+    if node.fn in ("add", "sub"):
+        left, right = node.args
+        return left == (right if node.fn == "sub" else negated(right)) or all(map(folds_to_0, node.args))
+    return node.fn in _KEEP_0 and folds_to_0(node.args[0])
+
+
+_KEEP_0 = frozenset({"div", "neg", "pow", "square", "sqrt", "absolute", "sign", "relu", "sin", "tanh", "erf"})
+"""Functions that are 0 where their first argument is."""
 
 
 def is_never_negative(node: Node) -> bool:

@@ -1,10 +1,11 @@
 """What holds of a program after every pass: names are defined before use, indices match dimensions, no axis is free on
-the right alone.
+the right alone, no divisor is the number 0.
 """
 
 from __future__ import annotations
 
 from derive.errors import OUR_FAULT, DeriveError
+from derive.nodes.arithmetic import divisor_of, folds_to_0
 from derive.nodes.walking import axes_along, node_axes, walk
 from derive.program import Index, Node, Program, Read, Scal, Scatter, Statement
 
@@ -24,6 +25,8 @@ def check(program: Program) -> Program:
                     raise _unsound(program, statement, f" gives {node.name} {len(node.index)} indices")
             if isinstance(node, Scal) and node.name not in program.scalars:
                 raise _unsound(program, statement, f" reads the unknown number {node.name}")
+            if (divisor := divisor_of(node)) is not None and folds_to_0(divisor):
+                raise _unsound(program, statement, " divides by 0")
         left = set(axes_along((*statement.axes, *statement.slots)))
         stray = [a for a in node_axes(statement.value) if a not in left]
         if stray:

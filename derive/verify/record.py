@@ -63,7 +63,8 @@ def _errors(row: Row, beside: str) -> list[dict[str, Any]]:
         {"dtype": "float64", "relative": row.differences.error, "against": "finite differences"},
         {"dtype": "float64", "relative": row.stepwise, "against": "the stepwise form"},
     ]
-    for dtype, rounding in (("float32", row.float32), ("bfloat16", row.bfloat16)):
+    large = [(f"float32, exponents of {size}", r) for size, r in row.exponents.items()]
+    for dtype, rounding in (("float32", row.float32), ("bfloat16", row.bfloat16), *large):
         new = {"dtype": dtype, "relative": rounding.ours, "against": "float64"}
         if math.isfinite(rounding.theirs):
             new |= {"theirs": rounding.theirs, "they": _BESIDE[beside]}

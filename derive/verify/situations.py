@@ -28,6 +28,7 @@ from derive.verify.reference import all_sizes, execute
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
 _SHORT = (3, 2, 4, 5)
 _LONG = 600
+_SOME = 32
 _ATTEMPTS = 6
 _GOALS = {"many rows": (600, 2**20), "long rows": (2400, 2**20), "rows of some vectors": (48, 2**17)}
 """The length of the first or the last axis, and how many places of one equation there is room for."""
@@ -38,10 +39,10 @@ _SUMS = ("long first", "long last", *_GOALS)
 class Situation:
     """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
 
-    `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "long first" or "long last", or, for
-    loops that take a while, "many rows", "long rows" or "rows of some vectors"; `inputs` and `cotangents` are a layout,
-    "contiguous", "transposed", and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last
-    dimension); `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", "zero", or
+    `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "many", "long first" or "long last",
+    or, for loops that take a while, "many rows", "long rows" or "rows of some vectors"; `inputs` and `cotangents` are a
+    layout, "contiguous", "transposed", and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the
+    last dimension); `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", "zero", or
     "two", which values that are rounded can meet.
     """
 
@@ -131,6 +132,7 @@ class Situation:
             "first is 1": dict.fromkeys(own[:1], 1),
             "last is 1": dict.fromkeys(own[-1:], 1),
             "long first": dict.fromkeys(axes, 4) | dict.fromkeys(axes[:1], _LONG),
+            "many": dict.fromkeys(axes, _SOME),
             "long last": dict.fromkeys(axes, 4) | dict.fromkeys(own[-1:], _LONG),
         }.get(self.lengths, {})
         wish = {**wish, **changed, **override, PACK_NAME: math.prod(leading)}

@@ -96,6 +96,11 @@ def large(values: Tensor, operand: Operand, first: bool) -> Tensor:
     return 30 * values if first else values
 
 
+def times(number: float) -> Change:
+    """The first input that many times as large, so that what exponentials are of is."""
+    return lambda values, operand, first: number * values if first else values
+
+
 def extreme(values: Tensor, operand: Operand, first: bool) -> Tensor:
     return 1e4 * values if first else values
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from sympy import exp
 from torch import Tensor
 
 from derive.devices import CPU
@@ -25,10 +26,19 @@ from derive.verify.differences import ENOUGH, Slope, slope
 from derive.verify.elsewhere import placed
 from derive.verify.kernels import compiled
 from derive.verify.leading import unflat
+from derive.verify.situations import Situation
 from derive.verify.subjects import of_differentiable, of_live, of_workspace, parts
+from derive.verify.values import times
 
 _ATTEMPTS = 6  # at an ordinary case with finite outputs
+_LOWER = (torch.float32, torch.bfloat16)
 _CLOSE = 1e-10  # relative; two float64 forms of one gradient
+EXPONENTS = (30, 300)
+"""How large what exponentials are of is made: rows of shares nearly, and wholly, of one element."""
+
+FEW = 8 * torch.finfo(torch.float32).eps
+"""Units in the last place of the largest element: what gradients in float32 may differ by in any case."""
+
 _SMALL_ENOUGH = (
     "ordinary",
     "same sizes",
@@ -56,11 +66,19 @@ class Row:
     stepwise: float
     float32: Rounding
     bfloat16: Rounding
+    exponents: Mapping[int, Rounding]  # float32, by how large the exponents are; none where nothing is exponential
+    twice: bool  # whether they are held to twice what is compared with, as they are to an op of PyTorch's own
     wrong: tuple[Disagreement, ...]
 
     @property
     def right(self) -> bool:
-        return not self.wrong and self.close and self.differences_agree and self.stepwise_agrees
+        agrees = self.differences_agree and self.stepwise_agrees and not self.lost
+        return not self.wrong and self.close and agrees
+
+    @property
+    def lost(self) -> Mapping[int, Rounding]:
+        """The sizes of exponents for which ours is off by more than twice what is compared with, and a few units."""
+        return {k: r for k, r in self.exponents.items() if self.twice and not r.ours <= 2 * r.theirs + FEW}
 
     @property
     def differences_agree(self) -> bool:
@@ -185,7 +203,9 @@ def _verified(
     gradients = {n: g for n, g in answer.items() if g is not None and n in slopes}
     step, closed = stepwise(derivation, small), subject(small.call).gradients
     other = _plain if native is None else _native(op, native, ordinary)
-    roundings = {d: rounding(op, subject, other, d, seed) for d in (torch.float32, torch.bfloat16)}
+    roundings = {d: rounding(op, subject, other, replace(BATTERY[0], dtype=d), seed) for d in _LOWER}
+    sizes = EXPONENTS if any(e.right.has(exp) for e in op.equations) else ()
+    exponents = {k: rounding(op, subject, other, with_exponents(k), seed) for k in sizes}
     worsts = _worst(made, subject, {d.case for d in found if d.kind in ("raised", "shape", "missing")})
     rows = tuple(
         Row(
@@ -198,6 +218,8 @@ def _verified(
             _relative(closed[name], step[name]),
             roundings[torch.float32][name],
             roundings[torch.bfloat16][name],
+            {k: found[name] for k, found in exponents.items()},
+            native is not None,
             tuple(d for d in found if d.tensor == f"d{name}"),
         )
         for name, g in gradients.items()
@@ -233,12 +255,11 @@ def stepwise(derivation: Derivation, case: Case) -> dict[str, Tensor]:
     return {n: unflat(steps.op, n, world.tensors[targets[n]], case.call.leading) for n in names}
 
 
-def rounding(op: Op, subject: Subject, other: Subject, dtype: torch.dtype, seed: int) -> dict[str, Rounding]:
-    """The largest relative errors over four ordinary calls in a lower precision, ours and the other's."""
+def rounding(op: Op, subject: Subject, other: Subject, situation: Situation, seed: int) -> dict[str, Rounding]:
+    """The largest relative errors over four calls in a lower precision, ours and the other's."""
     out: dict[str, Rounding] = {o.name: Rounding(0.0, 0.0) for o in op.differentiable}
-    ordinary = replace(BATTERY[0], dtype=dtype)
     for k in range(4):
-        case = ordinary.make(op, seed + k)
+        case = situation.make(op, seed + k)
         if case is None:
             continue
         mine, theirs = subject(case.call).gradients, other(case.call).gradients
@@ -246,6 +267,12 @@ def rounding(op: Op, subject: Subject, other: Subject, dtype: torch.dtype, seed:
             a, b = (_relative(g.get(name), want) for g in (mine, theirs))
             out[name] = Rounding(max(out[name].ours, a), max(out[name].theirs, b))
     return out
+
+
+def with_exponents(size: int) -> Situation:
+    """A call in float32 with exponents of that size."""
+    why = "shares that are nearly 0 and 1, of which differences are taken"
+    return Situation(f"exponents of {size}", why, lengths="many", change=times(size), dtype=torch.float32)
 
 
 def _native(op: Op, subject: Subject, ordinary: Case) -> Subject:

@@ -40,6 +40,8 @@ def complaint_texts(found: Verification) -> list[str]:
         texts += [str(d) for d in row.wrong]
         if not row.differences_agree:
             texts.append(f"{row.gradient} is {row.differences.error:.2g} from finite differences, relative")
+        for size, r in row.lost.items():
+            texts.append(f"{row.gradient} is {r.ours:.2g} off with exponents of {size}, the native op {r.theirs:.2g}")
         if not row.stepwise_agrees:
             texts.append(f"{row.gradient} is {row.stepwise:.2g} from its stepwise form, relative")
     return texts
@@ -102,6 +104,14 @@ def table(found: Verification) -> Table:
     for row in found.rows:
         out.add_row(*_cells(row, len(found.situations)), Text("right" if row.right else "WRONG", _style(row.right)))
     return out
+
+
+def exponents(found: Verification) -> Iterator[str]:
+    """A line for each size of what exponentials are of: the errors in float32, ours beside the others'."""
+    for size in found.rows[0].exponents if found.rows else ():
+        errors = ((row.gradient, row.exponents[size]) for row in found.rows)
+        each = ", ".join(f"{name} {_error(r.ours)} ({_error(r.theirs)})" for name, r in errors)
+        yield f"float32, exponents of {size}, ours ({found.against}): {each}"
 
 
 def _cells(row: Row, situations: int) -> list[str]:

@@ -29,6 +29,7 @@ x = Read("x", ("n", "d"))
 DIAGONAL, BOUND_DIAGONAL = Read("x", ("d", "d")), Read("x", ("d'", "d'"))
 HALF = Num(Fraction(1, 2))
 ZERO = Num(Fraction(0))
+ABOVE, SIGN = Call("gt", (x, ZERO)), Call("sign", (x,))
 
 
 def program(*statements: object, given: tuple = (X, IX), scalars: tuple = ("eps",), returns: tuple = ("y",)) -> Program:
@@ -43,6 +44,8 @@ SOUND = [
     ("gather", Assign("y", ("k", "d"), Read("x", (Read("ix", ("k",)), "d")))),
     ("merge", Assign("y", (Merged(("n", "d")),), x)),
     ("number", Assign("y", (), Scal("eps"))),
+    ("division of 0", Assign("y", ("n", "d"), Call("div", (ZERO, x)))),
+    ("division by a choice", Assign("y", ("n", "d"), Call("div", (x, Call("where", (ABOVE, x, ZERO)))))),
     ("scatter", Scatter("y", ("n", "d"), (Read("ix", ("k",)), "d"), Read("x", (Read("ix", ("k",)), "d")))),
 ]  # fmt: skip
 
@@ -70,6 +73,15 @@ BROKEN = [
      "y[n] = j <= n: axis j is free on the right alone"),
     ("stray axis of a scatter", Scatter("y", ("n",), (Read("ix", ("k",)),), x),
      "y[n] = zeros, at [ix[k]] += x[n, d]: axis d is free on the right alone"),
+    ("division by 0", Assign("y", ("n", "d"), Call("div", (x, ZERO))), "y[n, d] = x[n, d] / 0 divides by 0"),
+    ("division by 0 in a branch", Assign("y", ("n", "d"), Call("where", (ABOVE, Call("div", (x, ZERO)), x))),
+     "y[n, d] = where(x[n, d] > 0, x[n, d] / 0, x[n, d]) divides by 0"),
+    ("division by what is 0", Assign("y", ("n", "d"), Call("div", (x, Call("sub", (SIGN, SIGN))))),
+     "y[n, d] = x[n, d] / (sign(x[n, d]) - sign(x[n, d])) divides by 0"),
+    ("division by a sum of 0", Assign("y", ("n",), Call("div", (HALF, Reduce("sum", ("d",), Call("mul", (x, ZERO)))))),
+     "y[n] = 1/2 / sum(x[n, d] * 0, over=d) divides by 0"),
+    ("a power below 0 of 0", Assign("y", (), Call("pow", (ZERO, Num(Fraction(-2))))), "y[] = 0**(-2) divides by 0"),
+    ("a root of 0 below", Assign("y", (), Call("rsqrt", (ZERO,))), "y[] = rsqrt(0) divides by 0"),
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from sympy import Dummy, Expr, S, expand
 
 from derive.backends.torch.compared import Comparison, Known, on_its_side, opened, raised_by_names
 from derive.lowering.raising import is_finite_number
-from derive.nodes.arithmetic import ZERO
+from derive.nodes.arithmetic import ZERO, divisor_of
 from derive.nodes.walking import rebuilt, walk
 from derive.program import Call, Node, Read
 from derive.terms import numbers
@@ -71,6 +71,16 @@ class Piece:
         value = raised_by_names(node, self.names, self.known)
         sides = (k for k in (1, -1) if value is not None and expand(value - k * (self.z - self.threshold)) == 0)
         return next(sides, 0)
+
+    def divides_by_0(self, node: Node) -> bool:
+        """Whether it is no number at the threshold, as it is written: `z/z**2` is `1/z`, and is not computed so."""
+        if isinstance(node, Read) and node not in self.names and (value := opened(node, self.known)) is not None:
+            return self.divides_by_0(value)
+        if (by := divisor_of(node)) is not None:
+            value = raised_by_names(by, self.names, self.known)
+            if value is None or settled(value.subs(self.z, self.threshold)) == 0:
+                return True
+        return isinstance(node, Call) and any(map(self.divides_by_0, node.args))
 
     @property
     def exact(self) -> Expr | None:
@@ -139,7 +149,10 @@ def piece(branch: Node, z: Dummy, asked: Comparison, first: bool, known: Known) 
         value, mirrored = (raised_by_names(node, {x: z, inner: u}, known) for u in (z, -z))
         if value is None or mirrored is None or expand(mirrored - value) != 0:
             return None
-    return None if value is None else Piece(node, value, z, threshold, asked, names, known)
+    if value is None:
+        return None
+    found = Piece(node, value, z, threshold, asked, names, known)
+    return None if found.divides_by_0(node) else found
 
 
 def one_sign(terms: Iterable[Expr], negative: Collection[str] = ()) -> int | None:

@@ -704,3 +704,29 @@ def test_a_choice_inside_a_choice_by_another_number() -> None:
     (ours,), (theirs,) = (torch.autograd.grad(v, x, dy) for v in (found, right))
     inside = (x.detach().abs() - 3).abs() > 1e-9  # there the slopes are conventions
     torch.testing.assert_close(ours[inside], theirs[inside])
+
+
+@op
+def cancels_on_paper(f, w: tensor[n]):
+    """The slope of `w/w` is `1/w - w/w**2`: 0 to algebra, and no number where `w` is 0."""
+    f.y[n] = where(w[n] > 0, w[n] / where(w[n] > 0, w[n], 1), w[n]) ** 2
+    return f.y
+
+
+@op
+def cancels_above_one(f, w: tensor[n]):
+    f.u[n] = where(w[n] > 1, w[n] - 1, 1)
+    f.y[n] = where(w[n] > 1, f.u[n] ** 2 / f.u[n] + (w[n] - 1) / f.u[n], 2 * w[n]) * w[n]
+    return f.y
+
+
+@pytest.mark.parametrize("made", [cancels_on_paper, cancels_above_one], ids=lambda o: o.op.name)
+def test_what_is_not_taken_is_not_divided_by(made) -> None:
+    w = torch.tensor([-2.0, -0.5, 0.0, 0.3, 1.0, 1.5, 4.0], dtype=torch.float64)
+    right = {
+        "cancels_on_paper": (torch.where(w > 0, 1, w**2), torch.where(w > 0, 0, 2 * w)),
+        "cancels_above_one": (torch.where(w > 1, w * w, 2 * w * w), torch.where(w > 1, 2 * w, 4 * w)),
+    }[made.op.name]
+    y, saved = vars(module(made.op))[f"{made.op.name}_forward"](w)
+    dw = vars(module(made.op))[f"{made.op.name}_backward"](torch.ones_like(y), *saved)
+    torch.testing.assert_close((y, dw), right, rtol=1e-12, atol=1e-12)
