@@ -21,6 +21,7 @@ from derive.lengths.sizes import closed, size_of, told
 from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read, from_the_end
 from derive.recording.handles import Handle
 from derive.recording.mistakes import hidden_axis
+from derive.recording.questions import unwatched
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
 from derive.recording.values import expression
 from derive.recording.wrapped import Around, Wrapped, around, wrapped
@@ -113,8 +114,9 @@ class Recorder:
 
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
         try:
-            known = {unsigned(e, self.infinite): e.target for e in self.equations}
-            self._define(name, key, as_recorded(expression(value), known))
+            with unwatched():
+                known = {unsigned(e, self.infinite): e.target for e in self.equations}
+                self._define(name, key, as_recorded(expression(value), known))
         except DeriveError as error:
             raise error.within(self.name, name) from None
 
