@@ -6,6 +6,7 @@ An equation is pointwise, or one reduction of a pointwise body times a scale wit
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -59,6 +60,22 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """The terms of a sum in the order they were written in, without their numbers; what stood in brackets is one."""
+
+    terms: tuple[Expr | Grouping, ...]
+
+    def changed(self, change: Callable[[Expr], Expr]) -> Grouping:
+        """The same grouping of other terms."""
+        return Grouping(tuple(t.changed(change) if isinstance(t, Grouping) else change(t) for t in self.terms))
+
+    @property
+    def leaves(self) -> tuple[Expr, ...]:
+        """The terms, those in brackets among them."""
+        return tuple(leaf for t in self.terms for leaf in (t.leaves if isinstance(t, Grouping) else (t,)))
+
+
+@dataclass(frozen=True)
 class Equation:
     """`target[index] = scale * kind(body, over)`, or `target[index] = body` where `kind` is None."""
 
@@ -75,6 +92,7 @@ class Equation:
     first: bool = False  # a sum that is taken before a number is added to it, and never put in its place by a law
     free: bool = False  # a number that cancels wherever it is read: no gradient goes through it
     ties: At | None = None  # of a maximum over what an index puts at each place: how many elements share it
+    sums: tuple[Grouping, ...] = ()  # how the sums of three terms and more in it were written
 
     @property
     def name(self) -> str:

@@ -426,7 +426,7 @@ MISTAKES = {
     "sympy_sum": (
         None,
         'from sympy import Sum, Symbol\nq = Symbol("q")\n@op\ndef mine(f, x: tensor[n, d]):\n    f.y[n, d] = Sum(x[n, d] * q, (q, 0, 3))\n    return f.y',
-        "op mine, equation y: Sum is no part of the notation; use the words of derive: sum, where, delta and the functions",
+        "op mine, equation y: SymPy is asked for Sum of q*x[n, d], which has its values as the op runs; write a sum over an axis, sum(x[n, d], over=d), and an integral in closed form",
     ),
     "sympy_symbol": (
         None,
@@ -1040,8 +1040,13 @@ MISTAKES = {
     ),
     "message_of_many_lines": (
         "f, x: tensor[n, d]",
-        "f.y[n, d] = x[n, d].diff()\n    return f.y",
-        "op mine, equation y: ValueError: Since there is more than one variable in the expression, the variable(s) of differentiation must be supplied to differentiate x[n, d]; correct the spec",
+        "raise ValueError('of two\\nlines')",
+        "op mine: ValueError: of two lines; correct the spec",
+    ),
+    "derivative_of_sympy": (
+        "f, x: tensor[n, d], w: tensor[d]",
+        "from sympy import diff\n    f.u[n, d] = x[n, d] * w[d]\n    f.y[n, d] = diff(f.u[n, d], x[n, d])\n    return f.y",
+        "op mine, equation y: SymPy is asked for diff of u[n, d], which has its values as the op runs; a derivative is not yet a word of a spec: write its closed form; the gradients by the inputs are derived",
     ),
     "dots_of_no_input": (
         "f, x: tensor[n, d]",

@@ -13,9 +13,6 @@ Dims = tuple[Dim, ...]
 
 PACK = "..."
 
-LONGEST_ARGUMENT = 60
-"""Characters of an argument beyond which operators read better than a call."""
-
 ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON, CHOICE = 6, 5, 4, 3, 2, 1, 0
 
 

@@ -72,7 +72,8 @@ def inline_call(
         known = {"integer": True} if equation.target.is_integer else signs(made.right)
         symbols[equation.target] = new = Tensor(made.name, **known)
         called = equation.name not in op.outputs
-        out.append(replace(made, target=new, called=called, guard=equation.guard, first=equation.first))
+        sums = tuple(g.changed(lambda t: splice(t, axes, symbols)) for g in equation.sums)
+        out.append(replace(made, target=new, called=called, guard=equation.guard, first=equation.first, sums=sums))
     return out, tuple(prefix + name for name in op.outputs)
 
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 from sympy import Add, Expr, Mul, fraction
 
 from derive import placed
-from derive.equations import Equation, Op
+from derive.equations import Equation, Grouping, Op
 from derive.errors import DeriveError
 from derive.lowering import lower
 from derive.lowering.at_places import value_at_places
 from derive.lowering.definitions import Definition
+from derive.lowering.groupings import as_written
 from derive.lowering.lower_factored import factored
 from derive.lowering.positions import places_meet, slots_of, spread_over
 from derive.nodes.arithmetic import multiplied, signed_terms
@@ -36,7 +37,8 @@ def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:
     slots = {e.name: found for e in equations if (found := _places(e)) is not None}
     once = [e for e in equations if not e.given and e.name not in (*op.outputs, *kept)]
     equations, additions = _additions_apart(equations, {e.name: (e, slots[e.name]) for e in once if e.name in slots})
-    values = {e.name: _lowered(e, slots.get(e.name)) for e in equations} | {
+    sums = tuple(dict.fromkeys(g for e in op.equations for g in e.sums))  # also of what has got a name since
+    values = {e.name: _lowered(e, slots.get(e.name), (*e.sums, *sums)) for e in equations} | {
         key: lower.node(value) for some in additions.values() for key, (_, value) in some.items()
     }
     for e in equations:
@@ -109,9 +111,9 @@ def _added(e: Equation, slots: tuple[Expr, ...], value: Node, begun: bool) -> St
     return Scatter(e.name, tuple(a.name for a in e.axes), tuple(lower.index(i) for i in slots), value, onto=onto)
 
 
-def _lowered(e: Equation, slots: tuple[Expr, ...] | None) -> Node:
+def _lowered(e: Equation, slots: tuple[Expr, ...] | None, sums: tuple[Grouping, ...]) -> Node:
     try:
-        return _value(e) if slots is None else _scattered(e, slots)
+        return as_written(_value(e) if slots is None else _scattered(e, slots), sums)
     except DeriveError as error:
         raise error.within(equation=e.name) from None
 

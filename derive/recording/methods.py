@@ -1,4 +1,4 @@
-"""What a user of PyTorch asks for, with a dot or as a function, and what is written in its place."""
+"""What a user of PyTorch or SymPy asks for, with a dot or as a function, and what is written in its place."""
 
 from __future__ import annotations
 
@@ -99,3 +99,55 @@ def instead_of(name: str, element: str) -> str:
         return f"write {name}({element})"
     found = next((written for written, names in _WRITTEN.items() if name in names), None)
     return found or f"write functions around elements, such as exp({element})"
+
+
+KEPT = (
+    "apart", "cancel", "cbrt", "collect", "expand", "expand_log", "expand_mul", "expand_multinomial",
+    "expand_power_base", "expand_power_exp", "expand_trig", "factor", "factor_terms", "normal", "powdenest", "powsimp",
+    "prod", "radsimp", "ratsimp", "root", "signsimp", "sqrt", "sympify", "together", "trigsimp",
+)  # fmt: skip
+"""What keeps every value, where both forms have one."""
+
+_WRITING = (
+    "args", "atoms", "count", "count_ops", "find", "free_symbols", "func", "has", "has_free", "has_xfree", "is_number",
+    "latex", "pprint", "round", "sort_key", "srepr",
+)  # fmt: skip
+"""What asks how an expression is written, or, of elements, says itself why it cannot answer."""
+
+OF_SYMPY = frozenset({*KEPT, *_WRITING})
+"""What a spec may ask SymPy to make of what it reads; all else is refused."""
+
+CHANGING = ("force", "func", "inverse", "modulus", "polar")
+"""Options with which they change values: `asin(sin(x))` is `x` of small numbers alone."""
+
+_SYMPY_INSTEAD = {
+    "a derivative is not yet a word of a spec: write its closed form; the gradients by the inputs are derived": (
+        "Derivative", "diff", "differentiate_finite", "fdiff", "idiff",
+    ),
+    "put the other value there yourself: write the equation of it, or a function of Python's that makes both": (
+        "Subs", "replace", "rewrite", "subs", "xreplace",
+    ),
+    "write a sum over an axis, sum(x[n, d], over=d), and an integral in closed form": (
+        "Integral", "Product", "Sum", "integrate", "product", "summation",
+    ),
+    "say what holds there with where: where(ne(x[n], 0), sin(x[n]) / x[n], 1)": (
+        "Limit", "Order", "aseries", "as_leading_term", "fps", "leadterm", "limit", "nseries", "residue", "series",
+        "taylor_term",
+    ),
+    "how a formula is spelt does not matter: leave it out": ("simplify",),
+    "write the solution in closed form": ("invert", "nsolve", "roots", "solve", "solveset"),
+    "numbers are exact as they are written: leave it out": ("N", "evalf", "n", "nsimplify"),
+    "elements are real: leave it out, or give complex numbers an axis of two places, p = axes(\"p=2\")": (
+        "adjoint", "as_real_imag", "conjugate",
+    ),
+    "compare values: eq(a, b)": ("compare", "dummy_eq", "equals", "is_same"),
+    _TURNED: ("transpose",),
+}  # fmt: skip
+
+
+def instead_of_sympy(name: str) -> str:
+    """What to write for what SymPy would make of an element."""
+    if name.startswith("is_"):
+        return "write where(x[n] > 0, a, b) for a choice"
+    found = next((written for written, names in _SYMPY_INSTEAD.items() if name in names), None)
+    return found or "write its value with the words of the notation"

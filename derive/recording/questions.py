@@ -1,25 +1,31 @@
 """While a spec is read, its expressions answer no question of Python's: `if x[n, d]`, `x[n, d] == 0`, `and`, `in`.
 
-SymPy answers all of them by how an expression is written: `a if x[n, d] else b` would be `a` without a word. Only
-what the spec's own file asks is refused: SymPy asks its own expressions all the time.
+SymPy answers all of them by how an expression is written: `a if x[n, d] else b` would be `a` without a word, and
+`diff(f.u[n], x[n])` 0. So of SymPy a spec has what keeps values, and what says how something is written
+(`methods.OF_SYMPY`); all else is refused, method or function. Only what the spec's own file asks is: SymPy asks its
+own expressions all the time.
 """
 
 from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
+from types import FrameType
 from typing import Any
 
-from sympy import Basic, Expr, Not, Symbol
+from sympy import Add, Basic, Expr, Mul, Not, Number, NumberSymbol, Pow, Symbol
+from sympy.core.function import Application
+from sympy.functions.elementary.piecewise import ExprCondPair
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
+from derive.recording.methods import CHANGING, OF_SYMPY, instead_of_sympy
 from derive.terms.asked import asked
-from derive.terms.axes import Axis
-from derive.terms.elements import At
+from derive.terms.axes import Axis, Size
+from derive.terms.elements import At, Scalar, Tensor
 
 _ONE_AT_A_TIME = RLock()  # the classes are SymPy's, and everyone's
 
@@ -41,13 +47,81 @@ def refused(file: str) -> Iterator[None]:
         for (cls, name), refusing in asked.items():
             setattr(cls, name, refusing)
         try:
-            yield
+            with _watching(_Watch(file)):
+                yield
         finally:
             for (cls, name), method in before.items():
                 if method is None:
                     delattr(cls, name)
                 else:
                     setattr(cls, name, method)
+
+
+class _Watch:
+    """What Python tells of each call while a spec is read: calls of SymPy by code of this file are asked for."""
+
+    def __init__(self, file: str):
+        self.file = file
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or (caller := frame.f_back) is None or caller.f_code.co_filename != self.file:
+            return
+        if frame.f_globals.get("__name__", "").startswith("sympy."):
+            _check_call(frame)
+
+
+@contextmanager
+def _watching(watch: _Watch | None) -> Iterator[None]:
+    before = sys.getprofile()
+    if before is not None and not isinstance(before, _Watch):  # a profiler that runs keeps its place
+        yield
+        return
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def unwatched() -> AbstractContextManager[None]:
+    """Inside, nobody looks at calls: those of a word of the notation are many, and none is the spec's."""
+    return _watching(None)
+
+
+_MADE = (Add, Mul, Pow, Application, Number, NumberSymbol, Symbol, Boolean, ExprCondPair)
+"""Classes of SymPy whose values mean themselves; the check of the equation says of which a spec may be made."""
+
+
+def _check_call(frame: FrameType) -> None:
+    """Refuse a call that makes something else of what a spec reads."""
+    name, given = frame.f_code.co_name, frame.f_locals
+    if "<locals>" in frame.f_code.co_qualname and callable(given.get("func")):  # one of SymPy's wrappers
+        name, given = given["func"].__name__, {"args": given.get("args", ()), **given.get("kwargs", {})}
+    values = list(_flat(given.values()))
+    of = next((v for v in values if isinstance(v, Basic) and v.atoms(At, Axis, Scalar, Size, Tensor)), None)
+    if of is None:
+        return
+    if name == "__new__":
+        cls = next(v for v in values if isinstance(v, type))
+        name, allowed, fix = cls.__name__, issubclass(cls, _MADE), ""
+    elif name in OF_SYMPY:
+        options = [given, *(v for v in given.values() if isinstance(v, dict))]
+        changing = [k for k in CHANGING if any(o.get(k) for o in options)]
+        allowed, fix = not changing, f"leave {', '.join(changing)} out, with which other values may come out"
+    else:
+        name = f"is_{given['fact']}" if name == "getit" else name
+        allowed, fix = name.startswith("__"), ""
+    if not allowed:
+        cause = f"SymPy is asked for {name} of {of}, which has its values as the op runs"
+        raise DeriveError(cause, fix=fix or instead_of_sympy(name))
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """What a function is called with, also in lists of it."""
+    for value in values:
+        yield value
+        if isinstance(value, tuple | list):
+            yield from _flat(value)
 
 
 def _opposite(condition: Boolean) -> Any:

@@ -21,7 +21,9 @@ from derive.lengths.sizes import closed, size_of, told
 from derive.recording.checks import check_axes, check_functions, check_no_concat, check_read, from_the_end
 from derive.recording.handles import Handle
 from derive.recording.mistakes import hidden_axis
+from derive.recording.questions import unwatched
 from derive.recording.recorded import as_recorded, may_be_infinite, unsigned
+from derive.recording.sums_first import Written, groupings
 from derive.recording.values import expression
 from derive.recording.wrapped import Around, Wrapped, around, wrapped
 from derive.terms.axes import Axis, Size, free_axes
@@ -44,6 +46,7 @@ class Recorder:
     written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
     infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
     invented: set[str] = field(default_factory=set)  # equations that the spec did not write, under names of ours
+    added: Written = field(default_factory=dict)  # what was added to what
     circled: dict[tuple[str, int, int, int], str] = field(default_factory=dict)  # what has the other end around it
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
 
@@ -113,8 +116,13 @@ class Recorder:
 
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
         try:
-            known = {unsigned(e, self.infinite): e.target for e in self.equations}
-            self._define(name, key, as_recorded(expression(value), known))
+            with unwatched():
+                known = {unsigned(e, self.infinite): e.target for e in self.equations}
+                found = expression(value)
+                before = len(self.equations)
+                self._define(name, key, as_recorded(found, known))
+                sums = tuple(g.changed(lambda t: as_recorded(t, known)) for g in groupings(found, self.added))
+                self.equations[before:] = [replace(e, sums=sums) for e in self.equations[before:]]
         except DeriveError as error:
             raise error.within(self.name, name) from None
 
@@ -235,7 +243,8 @@ class Recorder:
 
 
 def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
-    return replace(e, target=swap.get(e.target, e.target), body=e.body.xreplace(swap))
+    sums = tuple(g.changed(lambda t: t.xreplace(swap)) for g in e.sums)
+    return replace(e, target=swap.get(e.target, e.target), body=e.body.xreplace(swap), sums=sums)
 
 
 def _left_instead(index: Expr) -> str:

@@ -134,7 +134,7 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
     file = function.__code__.co_filename
     token = _recording.set(recorder)
     try:
-        with refused(file), taken_first(file), exact_from_the_start():
+        with refused(file), taken_first(file, recorder.added), exact_from_the_start():
             return function(Frame(recorder), *args)
     except NameError as error:
         if error.name == recorder.name:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
-from derive.backends.values import LONGEST_ARGUMENT, Dims, Value
+from derive.backends.values import Dims, Value
 from derive.nodes.arithmetic import ONE, multiplied
 from derive.nodes.products import is_tensor, product_factors
 from derive.passes.signs import plain as with_one_sign
@@ -53,15 +53,11 @@ def between(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     start, end = (_end(printer, n, order) for n in found.ends)
     weight = cast(printer.value(found.weight, order), printer.like)
-    if len(end.code) > LONGEST_ARGUMENT or len(weight.code) > LONGEST_ARGUMENT:
-        return None
     dims = broadcast([start, end, weight])
     if printer.memory.is_large(node) and is_slow_at_once([start, end, weight], dims):
         return None
     if start.owned and start.dims == dims:
         return replace(start.method(f".lerp_({end.code}, {weight.code})"), owned=True)
-    if len(start.code) > LONGEST_ARGUMENT:
-        return None
     return printer.owned(node, Value(f"torch.lerp({start.code}, {end.code}, {weight.code})", dims))
 
 

@@ -12,7 +12,7 @@ from derive.backends.torch.multiples import factor_code, split
 from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.torch.products_added import added_up, affine, bias_first
 from derive.backends.torch.quotients_added import quotient_added
-from derive.backends.values import LONGEST_ARGUMENT, PRODUCT, Dims, Value, align, is_pack, position
+from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, position
 from derive.lowering.raising import is_finite_number
 from derive.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.nodes.other_axes import plain, with_axes
@@ -73,8 +73,6 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if values[0].owned and values[0].dims == dims:
         others = ", ".join(v.code for v in values[1:])
         return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
-    if any(len(v.code) > LONGEST_ARGUMENT for v in values[1:]):
-        return None
     code = ", ".join(v.code for v in values)
     return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
 
@@ -89,7 +87,7 @@ def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     if len(tensors) != 2 and (len(tensors) != 1 or not numbers):
         return None
     values = [cast(printer.value(n, order), printer.like) for n in tensors]
-    if any(len(v.code) > LONGEST_ARGUMENT for v in values) or is_slow_at_once(values, order):
+    if is_slow_at_once(values, order):
         return None
     factor = factor_code(printer, numbers, negative=minus)
     number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""

@@ -16,7 +16,7 @@ from derive.backends.torch.multiples import factor_code, split
 from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.flattened import columns_apart
 from derive.backends.torch.reductions.reduction import reduction
-from derive.backends.values import LONGEST_ARGUMENT, Dims, Value, align, is_pack
+from derive.backends.values import Dims, Value, align, is_pack
 from derive.nodes.arithmetic import signed_terms, summed
 from derive.nodes.products import is_matrix_product, product_factors
 from derive.nodes.walking import node_axes
@@ -92,8 +92,6 @@ def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
         code, apart = columns_apart(added.code)
         factors = _factors(code)
         if factors is None or not value.owned or not value.dims == added.dims == order:
-            continue
-        if any(len(f) > LONGEST_ARGUMENT for f in factors):
             continue
         factor = factor_code(printer, numbers, negative=node.fn == "sub")
         made = _with_product(printer, value, product, factors, apart, [f"alpha={factor}"] if factor != "1" else [])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast
-from derive.backends.values import LONGEST_ARGUMENT, Dims, Value
+from derive.backends.values import Dims, Value
 from derive.nodes.arithmetic import quotient
 from derive.nodes.products import fraction, is_tensor, numbers_apart
 from derive.passes.signs import plain as with_one_sign
@@ -41,12 +41,8 @@ def quotient_added(printer: Printer, node: Call, order: Dims) -> Value | None:
         values[0] = printer.own(found.start, values[0], order)
     factor, dims = printer.value(with_one_sign(found.factor), ()).code, broadcast(values)
     arguments = [*(v.code for v in values[1:]), *([f"value={factor}"] if factor != "1" else [])]
-    if any(len(v.code) > LONGEST_ARGUMENT for v in values[1:]):
-        return None
     if values[0].owned and values[0].dims == dims:
         return replace(values[0].method(f".addcdiv_({', '.join(arguments)})"), owned=True)
-    if len(values[0].code) > LONGEST_ARGUMENT:
-        return None
     return printer.owned(node, Value(f"torch.addcdiv({', '.join([values[0].code, *arguments])})", dims))
 
 
