@@ -8,6 +8,7 @@ code has changed. `--native --sanitize` runs kernels under the sanitizers of GCC
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import signal
 import sys
@@ -31,9 +32,12 @@ from tests.trials import Ended, again_under_sanitizers, apart, is_sanitized, kee
 SECONDS = 60
 """How long one example may take."""
 
+SANITIZED_SECONDS = 600
+"""The same under sanitizers, which slow down the compiler and what it compiles."""
+
 
 class TooSlow(Exception):
-    """An example took longer than `SECONDS`."""
+    """An example took longer than it may."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,12 @@ class Outcome:
         return self.kind == "right" or self.kind.startswith("rightly refused")
 
 
-def outcome(number: int, made: Example, judge: Callable[[Example], Verdict] = judge) -> Outcome:
+def outcome(
+    number: int, made: Example, judge: Callable[[Example], Verdict] = judge, seconds: int = SECONDS
+) -> Outcome:
     """Judge one example; whatever it raises is an outcome too."""
     try:
-        with _limit():
+        with _limit(seconds):
             verdict = judge(made)
     except TooSlow:
         return Outcome(number, "too slow")
@@ -75,12 +81,12 @@ def _kind(verdict: Verdict) -> str:
 
 
 @contextmanager
-def _limit() -> Iterator[None]:
+def _limit(seconds: int) -> Iterator[None]:
     def stop(*_: object) -> None:
         raise TooSlow
 
     signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
+    signal.alarm(seconds)
     try:
         yield
     finally:
@@ -92,7 +98,8 @@ def _judged(number: int, made: Example, kernels: bool) -> Outcome:
     judged = native.judge if kernels else judge
     if not is_sanitized():
         return outcome(number, made, judged)
-    found = apart(lambda: outcome(number, made, judged), 2 * SECONDS)
+    importlib.import_module("torch._dynamo")  # which each copy of this process would have to do by itself
+    found = apart(lambda: outcome(number, made, judged, SANITIZED_SECONDS), 2 * SANITIZED_SECONDS)
     return Outcome(number, found.cause, found.said) if isinstance(found, Ended) else found
 
 
