@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup generate table test check explain book train bench
+.PHONY: help setup generate table test sanitize check explain book train bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -23,6 +23,9 @@ table: $(STAMP) ## count every backward anew, into docs/backward-table.md
 
 test: $(STAMP) ## run the tests (ARGS="-m 'not slow'"; NAMES_FILE=names.txt for the training data)
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n auto $(ARGS)
+
+sanitize: $(STAMP) ## run the corpus's kernels under the sanitizers of GCC (OPS="layernorm gelu" ARGS="--jobs 2 --again")
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m tests.native.sanitize $(OPS) $(ARGS)
 
 check: $(STAMP) ## lint, check the types, and check that generated/ is what the specs say
 	@$(BIN)/python -m ruff check

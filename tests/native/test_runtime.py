@@ -195,6 +195,19 @@ def test_libraries_are_kept_by_what_they_are_made_of(
     assert all(p.stat().st_mtime_ns == when for p, when in first.items())
 
 
+def test_flags_of_the_caller(package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They make another library, and the compiler's word of a flag that it has not is passed on."""
+    monkeypatch.setenv("HANDGRAD_CACHE", str(tmp_path))
+    package("mean_all").mean_all_forward(torch.randn(3, 4))
+    before = set(tmp_path.iterdir())
+    monkeypatch.setenv("HANDGRAD_CFLAGS", "-O1 -DNOT_OURS='a b'")
+    assert float(package("mean_all").mean_all_forward(torch.ones(3, 4))[0]) == 1
+    assert {p.name.partition("-")[0] for p in set(tmp_path.iterdir()) - before} >= {"mean_all"}
+    monkeypatch.setenv("HANDGRAD_CFLAGS", "-fno-such-flag")
+    with pytest.warns(UserWarning, match="mean_all_forward runs as PyTorch: .*no-such-flag"):
+        package("mean_all").mean_all_forward(torch.ones(3, 4))
+
+
 def test_a_cache_that_cannot_be_written_to_is_said_once(
     package: Package, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -139,9 +139,8 @@ class _Steps:
 
     def _take(self, name: str) -> None:
         text = Expressions(self.form)
-        c = text.name(name)
-        if name not in self.outputs and name not in dict(self.form.program.given) and c not in self.scratch.names:
-            self.scratch.take(self.form.type(name), c, count(self.form.dims[name], text))
+        if name not in self.outputs and name not in dict(self.form.program.given):
+            self.scratch.take(self.form.type(name), text.name(name), count(self.form.dims[name], text))
 
     def _chain(self, chain: Chain) -> None:
         number = len(self.functions)

@@ -27,20 +27,22 @@ from derive.program import Index
 
 @dataclass
 class Scratch:
-    """Memory that the function takes for itself: C type, name and number of elements."""
+    """Memory that the function takes for itself, each piece once: C type, name and number of elements."""
 
     lines: list[tuple[str, str, str]] = field(default_factory=list)
 
     def take(self, kind: str, name: str, count: str) -> None:
-        self.lines.append((kind, name, count))
+        """Memory for a tensor that several steps may write: the first of them takes it."""
+        if (kind, name, count) not in self.lines:
+            self.lines.append((kind, name, count))
+
+    def take_all(self, pieces: Iterable[tuple[str, str, str]]) -> None:
+        for piece in pieces:
+            self.take(*piece)
 
     def taken(self) -> list[str]:
         """The lines that take it, from `next` on."""
         return [f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));" for kind, own, n in self.lines]
-
-    @property
-    def names(self) -> set[str]:
-        return {name for _, name, _ in self.lines}
 
 
 def shared_with(others: Iterable[Step], form: Normal) -> frozenset[str]:
@@ -82,7 +84,7 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     for name, place in plan.place.items():
         c, dims = nest.text.name(name), form.dims[name]
         own = name not in beyond and name not in {n for n, _ in form.program.given}
-        if place == "memory" and own and c not in scratch.names:
+        if place == "memory" and own:
             scratch.take(form.type(name), c, count(dims, nest.text))
         elif place == "buffer":
             assert isinstance(nest, Rows)
@@ -90,7 +92,7 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     forms: list[tuple[str, Nest]] = [("", nest)]
     if isinstance(nest, Columns) and streams(plan):
         long = Streams(plan, form, out)
-        scratch.lines += long.scratch()
+        scratch.take_all(long.scratch())
         narrow = NarrowStreams(plan, form, out)
         forms = [*([(narrow.tall(), narrow)] if narrow.fits else []), (long.tall(), long), *forms]
     if isinstance(nest, RowsTogether):
@@ -106,7 +108,7 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
         forms.insert(0, (across.test, across))
     for kind, turned in reversed(tiles):
         pairs = kind(turned, form, out)
-        scratch.lines += pairs.scratch()
+        scratch.take_all(pairs.scratch())
         forms.insert(0, (pairs.test, pairs))
     for s in group.totals:
         counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms if f.group.totals)

@@ -8,7 +8,7 @@ stand before the next one as well, so that a plane is one long row of which ever
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from derive.backends.cpu.loops.blocks import InBlocks
@@ -17,7 +17,7 @@ from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.nodes.arithmetic import ZERO, multiplied
 from derive.nodes.products import by_axes, product_factors
 from derive.nodes.walking import axes_along, index_axes, node_axes
-from derive.program import Index, Node, Read, Window
+from derive.program import Index, Node, Window
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,11 @@ class InPlanes(InBlocks):
     def _add(self, p: Plane, near: str, count: str, done: str) -> None:
         """All taps to so many places, but for those that have them already."""
         out, name = self.out, self.text.name(p.loop.name)
-        slots = [*p.loop.slots[: -len(p.sides)], *(side.dim for side in p.sides)]
+        slots = (*p.loop.slots[: -len(p.sides)], *(side.dim for side in p.sides))
         if p.column:
             out.line(f"const int64_t {variable(p.column.dim)} = {variable(p.column.dim)}_from;")
         out.line(f"const int64_t {variable(p.row.dim)} = 0, places = {count}, added = {done};")
-        out.line(f"real *const {name}_near = &{name}[{self.text.offset(Read(p.loop.name, tuple(slots)))}];")
+        out.line(f"real *const {name}_near = &{self.stored(replace(p.loop, slots=slots))};")
         with out.loop("block", "0", "(places - added + FOUR - 1) / FOUR"):
             out.line("const int64_t first = at_most(added + block * FOUR, places - FOUR);")
             out.line("const int done = (int)(added + block * FOUR - first);")

@@ -17,7 +17,7 @@ from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.loops.vectors import FOUR, Width
-from derive.backends.cpu.names import variable
+from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy
 from derive.nodes.walking import axes_along
@@ -192,8 +192,12 @@ class RowsInFours(RowsTogether):
 
     @property
     def test(self) -> str:
-        """The condition under which this form is better."""
-        return f"{self.run} >= WIDE && {self.how_many()} > 1"
+        """The condition under which this form is better, and no other sum has less than a vector."""
+        longest, sweeps = {*self.longest.axes}, [x for part in self.in_order for x in part.sweeps]
+        sums = [x for x in sweeps if any(s.is_fold and not self.group.is_total(s) for s in x.loops)]
+        others = sorted({self.order(x)[-1] for x in sums if set(x.axes) != longest})
+        whole = "".join(f" && {length(a)} >= LANES" for a in others)
+        return f"{self.run} >= WIDE{whole} && {self.how_many()} > 1"
 
 
 @dataclass
