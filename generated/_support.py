@@ -78,18 +78,49 @@ def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
         def once(ctx: Any, *cotangents: Any) -> Any:
             with torch.no_grad():
                 gradients = backward(ctx, *cotangents)
-            if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-                return gradients
-            followed = [c for c in cotangents if isinstance(c, Tensor) and c.requires_grad]
-            followed += [] if linear else _leaves(ctx)
-            if not followed:
-                return gradients
             each = gradients if isinstance(gradients, tuple) else (gradients,)
-            return _Once.apply(op, len(followed), *followed, *[None if g is None else g.detach() for g in each])
+            if torch.compiler.is_compiling():
+                at = next(k for k, g in enumerate(each) if g is not None)
+                watched = _watched(op, each[at], list(cotangents), [] if linear else ctx.operands)
+                each = (*each[:at], watched, *each[at + 1 :])
+            elif torch.is_grad_enabled():
+                ends = [] if linear else getattr(ctx, "operands", None) or _leaves(ctx)
+                each = _guarded(op, [*cotangents, *ends], each)
+            return each if isinstance(gradients, tuple) else each[0]
 
         return once
 
     return wrap
+
+
+@torch.compiler.allow_in_graph
+def _watched(op: str, gradient: Tensor, cotangents: list[Tensor], operands: list[Tensor]) -> Tensor:
+    """A gradient as it is, in a backward that torch.compile has made a graph, which runs with autograd off.
+
+    Hooks on the operands, until this pass through the graph ends, know better whether their gradients are followed: they
+    are where a cotangent is, or where a gradient's own pass is recorded. Compilers that trace this find nothing to compute.
+    """
+    followed = [t for t in (*cotangents, *operands) if t.requires_grad]
+    node = torch._C._current_autograd_node()
+    if node is None or not followed:
+        return gradient
+    if any([c.requires_grad for c in cotangents]):
+        watch = node.register_hook(lambda gradients, _: (watch.remove(), _guarded(op, followed, gradients))[1])
+        return gradient
+    for t in operands:
+        if t.requires_grad:
+            hook = t.register_hook(lambda g: _guarded(op, followed, (g,))[0] if torch.is_grad_enabled() else None)
+            torch.autograd.Variable._execution_engine.queue_callback(hook.remove)
+    return gradient
+
+
+def _guarded(op: str, followed: Sequence[Any], gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Gradients that say that they have no derivative, where autograd follows what they are made of."""
+    followed = [t for t in followed if isinstance(t, Tensor) and t.requires_grad]
+    if not followed:
+        return gradients
+    with torch.enable_grad():
+        return _Once.apply(op, len(followed), *followed, *[None if g is None else g.detach() for g in gradients])
 
 
 class _Once(torch.autograd.Function):
@@ -328,6 +359,8 @@ def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     all_tensors = len(tensors) == len(saved)
     ctx.numbers = None if all_tensors else [None if isinstance(s, Tensor) else s for s in saved]
     ctx.dtypes = [o.dtype for o in operands]
+    if torch.compiler.is_compiling():
+        ctx.operands = operands  # which only `_watched` looks at: compilers keep none of them
 
 
 def kept_in(ctx: Any) -> Sequence[Any]:
