@@ -227,17 +227,20 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
     `axes` holds one text a tensor: its name, its kind where it has no gradient, its axes, as in "x: ... d" and "y (index): n";
     "p=2" is as long as that, "d>0" not empty.
     """
-    shapes = tuple([t.shape for t in tensors if isinstance(t, Tensor)])
-    if len(shapes) < len(tensors):
-        text, given = next((a, t) for a, t in zip(axes, tensors) if not isinstance(t, Tensor))
-        raise TypeError(f"{op}: {name_of(text)} is a {type(given).__name__}, expected a tensor")
     for text, t in zip(axes, tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{op}: {name_of(text)} is a {type(t).__name__}, expected a tensor")
+        if t.layout is not torch.strided or t.is_nested:
+            name, found = name_of(text), "nested" if t.is_nested else f"of layout {t.layout}"
+            wanted = "give its parts one by one" if t.is_nested else f"give {name}.to_dense()"
+            raise TypeError(f"{op}: {name} is {found}, expected a dense tensor; {wanted}")
         if not t.is_floating_point() and "(" not in text:
             name = name_of(text)
             raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected floating point; give {name}.float()")
         if "(index)" in text and t.dtype not in (torch.int64, torch.int32):
             name = name_of(text)
             raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected int64 or int32; give {name}.long()")
+    shapes = tuple([t.shape for t in tensors])
     if torch.compiler.is_compiling():
         _compare_shapes(op, axes, shapes)
     else:
