@@ -78,18 +78,49 @@ def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
         def once(ctx: Any, *cotangents: Any) -> Any:
             with torch.no_grad():
                 gradients = backward(ctx, *cotangents)
-            if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-                return gradients
-            followed = [c for c in cotangents if isinstance(c, Tensor) and c.requires_grad]
-            followed += [] if linear else _leaves(ctx)
-            if not followed:
-                return gradients
             each = gradients if isinstance(gradients, tuple) else (gradients,)
-            return _Once.apply(op, len(followed), *followed, *[None if g is None else g.detach() for g in each])
+            if torch.compiler.is_compiling():
+                at = next(k for k, g in enumerate(each) if g is not None)
+                watched = _watched(op, each[at], list(cotangents), [] if linear else ctx.operands)
+                each = (*each[:at], watched, *each[at + 1 :])
+            elif torch.is_grad_enabled():
+                ends = [] if linear else getattr(ctx, "operands", None) or _leaves(ctx)
+                each = _guarded(op, [*cotangents, *ends], each)
+            return each if isinstance(gradients, tuple) else each[0]
 
         return once
 
     return wrap
+
+
+@torch.compiler.allow_in_graph
+def _watched(op: str, gradient: Tensor, cotangents: list[Tensor], operands: list[Tensor]) -> Tensor:
+    """A gradient as it is, in a backward that torch.compile has made a graph, which runs with autograd off.
+
+    Hooks on the operands, until this pass through the graph ends, know better whether their gradients are followed: they
+    are where a cotangent is, or where a gradient's own pass is recorded. Compilers that trace this find nothing to compute.
+    """
+    followed = [t for t in (*cotangents, *operands) if t.requires_grad]
+    node = torch._C._current_autograd_node()
+    if node is None or not followed:
+        return gradient
+    if any([c.requires_grad for c in cotangents]):
+        watch = node.register_hook(lambda gradients, _: (watch.remove(), _guarded(op, followed, gradients))[1])
+        return gradient
+    for t in operands:
+        if t.requires_grad:
+            hook = t.register_hook(lambda g: _guarded(op, followed, (g,))[0] if torch.is_grad_enabled() else None)
+            torch.autograd.Variable._execution_engine.queue_callback(hook.remove)
+    return gradient
+
+
+def _guarded(op: str, followed: Sequence[Any], gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Gradients that say that they have no derivative, where autograd follows what they are made of."""
+    followed = [t for t in followed if isinstance(t, Tensor) and t.requires_grad]
+    if not followed:
+        return gradients
+    with torch.enable_grad():
+        return _Once.apply(op, len(followed), *followed, *[None if g is None else g.detach() for g in gradients])
 
 
 class _Once(torch.autograd.Function):
@@ -196,17 +227,20 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
     `axes` holds one text a tensor: its name, its kind where it has no gradient, its axes, as in "x: ... d" and "y (index): n";
     "p=2" is as long as that, "d>0" not empty.
     """
-    shapes = tuple([t.shape for t in tensors if isinstance(t, Tensor)])
-    if len(shapes) < len(tensors):
-        text, given = next((a, t) for a, t in zip(axes, tensors) if not isinstance(t, Tensor))
-        raise TypeError(f"{op}: {name_of(text)} is a {type(given).__name__}, expected a tensor")
     for text, t in zip(axes, tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"{op}: {name_of(text)} is a {type(t).__name__}, expected a tensor")
+        if t.layout is not torch.strided or t.is_nested:
+            name, found = name_of(text), "nested" if t.is_nested else f"of layout {t.layout}"
+            wanted = "give its parts one by one" if t.is_nested else f"give {name}.to_dense()"
+            raise TypeError(f"{op}: {name} is {found}, expected a dense tensor; {wanted}")
         if not t.is_floating_point() and "(" not in text:
             name = name_of(text)
             raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected floating point; give {name}.float()")
         if "(index)" in text and t.dtype not in (torch.int64, torch.int32):
             name = name_of(text)
             raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected int64 or int32; give {name}.long()")
+    shapes = tuple([t.shape for t in tensors])
     if torch.compiler.is_compiling():
         _compare_shapes(op, axes, shapes)
     else:
@@ -328,6 +362,8 @@ def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     all_tensors = len(tensors) == len(saved)
     ctx.numbers = None if all_tensors else [None if isinstance(s, Tensor) else s for s in saved]
     ctx.dtypes = [o.dtype for o in operands]
+    if torch.compiler.is_compiling():
+        ctx.operands = operands  # which only `_watched` looks at: compilers keep none of them
 
 
 def kept_in(ctx: Any) -> Sequence[Any]:

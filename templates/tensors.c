@@ -32,6 +32,7 @@ typedef struct exchange {
 // Of Python, which has loaded this library.
 extern void *PyTuple_GetItem(void *tuple, intptr_t at), *PyObject_Type(void *object), *PyEval_SaveThread(void);
 extern void *PyObject_GetAttr(void *object, void *name), *PyErr_Occurred(void), *PyLong_FromLong(long value);
+extern void *PyObject_VectorcallMethod(void *name, void *const *arguments, size_t count, void *names);
 extern void *PyCFunction_NewEx(const void *method, void *self, void *module);
 extern void Py_DecRef(void *object), PyErr_Clear(void), PyEval_RestoreThread(void *thread);
 extern char *PyBytes_AsString(void *bytes);
@@ -53,10 +54,18 @@ enum { DIFFERENT = -1, MOST = 128, CPU = 1, FASTCALL = 0x80 };
 // tensor, which is the kind and the bits of an element, the number of dimensions, and these.
 typedef struct {
     const exchange *api;
-    void *const *classes, *requires_grad, *yes; // of tensors; the name of an attribute; True
+    void *const *classes, *requires_grad, *is_neg, *yes; // of tensors; names of an attribute and of a method; True
     int (*kernel)(const argument *);
     int64_t inputs, outputs, given, numbers, lengths; // how many; `given` stand between the inputs and the numbers
 } plan;
+
+// Whether a tensor is what lies in its memory, of which it may be the opposite.
+static bool as_it_lies(const plan *p, void *object) {
+    void *const found = PyObject_VectorcallMethod(p->is_neg, &object, 1, NULL);
+    if (found == NULL) return false;
+    Py_DecRef(found);
+    return found != p->yes;
+}
 
 // Whether an object is a tensor of the CPU with this dtype and shape, contiguous, of one of two classes; says where it
 // lies, and where it ends.
@@ -75,6 +84,7 @@ static bool lies_at(const plan *p, void *object, const int64_t **expected, void 
         if (t.shape[d] != length || (length != 1 && t.strides[d] != stride)) return false;
         stride *= length;
     }
+    if (t.data == NULL || !as_it_lies(p, object)) return false; // zeros that take no memory
     *at = t.data + t.offset;
     *end = t.data + t.offset + stride * (want[1] / 8);
     *expected = want + 3 + t.dimensions;

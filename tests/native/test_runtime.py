@@ -426,3 +426,30 @@ def test_the_operator_of_an_op_whose_kernel_takes_its_arguments_in_another_order
         y = compiled(*given)
         torch.testing.assert_close(y, made.late(*given))
         assert y.shape == (len(given[0]), 4, given[1])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("cotangent", ["followed", "constant"])
+def test_a_gradient_penalty_compiled_with_kernels_is_an_error(native: ModuleType, backend: str, cotangent: str) -> None:
+    """Where the gradient is taken in what is compiled, or outside of it, as is where the operator itself is called."""
+    given = [torch.randn(s, requires_grad=True) for s in ((6, 5), (5,), (5,))]
+    operator = native.layernorm_module.FORWARD.op
+
+    def score(norm: Callable[..., torch.Tensor], x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        y = norm(x.sin(), *others)
+        return (y**3 if cotangent == "followed" else y * torch.arange(5.0)).sum()
+
+    def penalty(norm: Callable[..., torch.Tensor], x: torch.Tensor, *others: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(score(norm, x, *others), x, create_graph=True)[0].square().sum()
+
+    for norm in (native.layernorm, lambda *a: operator(*a, 1e-5)[0]):
+        torch.compiler.reset()
+        with torch._dynamo.config.patch(trace_autograd_ops=True):
+            inside = torch.compile(penalty, backend=backend, fullgraph=True)
+            with pytest.raises(Exception, match="layernorm is differentiable once"):
+                inside(norm, *given).backward()
+        compiled = torch.compile(score, backend=backend, fullgraph=True)
+        with pytest.raises(RuntimeError, match="differentiable once" if backend == "eager" else "double backward"):
+            dx = torch.autograd.grad(compiled(norm, *given), given[0], create_graph=True)[0]
+            dx.square().sum().backward()
+        assert all(t.grad is None for t in given)
