@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.abc import ExecutionLoader
 from importlib.machinery import ModuleSpec
@@ -47,20 +48,30 @@ class Live:
         return latex(self.derivation)
 
 
-def build(op: OpCall | Op, save: str = "cost", workspace: bool = False) -> Live:
+def build(op: OpCall | Op, save: str = "cost", workspace: bool = False, proven: bool = True) -> Live:
     """The live functions of an op: what `@op` returned, or its data. Needs PyTorch.
 
     `save` and `workspace` are those of `derive generate`. Tracebacks and `inspect.getsource` show the
-    generated lines. Raises DeriveError where the op cannot be derived, TypeError for anything that is no op.
+    generated lines. All are held against autograd of the equations first, if `proven`; where that cannot be done, a
+    warning says why, as does the first line of the source. Raises DeriveError where the op cannot be derived, or what
+    was derived is wrong, TypeError for anything that is no op.
     """
     if not isinstance(op, OpCall | Op):
         raise TypeError(f"build takes an op, what @op returns; got {type(op).__name__}")
     data = op.op if isinstance(op, OpCall) else op
     derivation: Derivation = data.derivation if save == "cost" else derive_op(data, save)
     name = derivation.op.name
-    source = render(derivation, workspace=workspace)
-    module = _module(f"{name}_{next(_numbers)}", source)
-    found = vars(module)
+    source = render(derivation, workspace=workspace, unproven="" if proven else "proven=False was given")
+    if proven:
+        from derive.verify.emitted import prove  # which stands above this module, and needs PyTorch
+
+        with module_in_memory(name, source) as module:
+            why = prove(data, vars(module))
+        if why:
+            why = " ".join(why.split())
+            warnings.warn(f"{name} is unproven: {why}", stacklevel=2)
+            source = render(derivation, workspace=workspace, unproven=why)
+    found = vars(_module(f"{name}_{next(_numbers)}", source))
     return Live(found[f"{name}_forward"], found[f"{name}_backward"], found[name], source, derivation)
 
 
@@ -100,6 +111,16 @@ class _Memory(ExecutionLoader):
 
     def is_package(self, fullname: str) -> bool:
         return self.package
+
+
+@contextmanager
+def module_in_memory(name: str, source: str) -> Iterator[ModuleType]:
+    """The module of that text, for as long as it is needed."""
+    module = _module(f"{name}_{next(_numbers)}", source)
+    try:
+        yield module
+    finally:
+        del sys.modules[module.__name__]
 
 
 def _module(name: str, source: str) -> ModuleType:

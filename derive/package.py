@@ -6,10 +6,10 @@ import ast
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
-from derive.emit import render_init, render_shared, rendered
+from derive.emit import Rendered, render_init, render_shared, rendered
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.locked import alone_in
@@ -35,16 +35,21 @@ def write_package(
     whole: bool = False,
     backend: str = "torch",
     step: bool = False,
-    done: Callable[[Op, str], None] | None = None,
+    proven: bool = True,
+    done: Callable[[Op, Rendered], None] | None = None,
 ) -> tuple[str, ...]:
     """Bring the package in the folder `out` up to date with the ops; return the files that differed.
+
+    If `proven`, all that computes gradients is held against autograd of the equations before anything is written
+    (`verify/emitted.py`); where that cannot be done, the first line of a module says why. With `check`, only what
+    differs from the folder is: what is equal to it was proved when it was written.
 
     Modules of other ops stay, and stay exported. With `whole`, the ops are all that their sources define, and
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
     written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
-    each op once it is rendered, and why the backend has no kernel for it. Raises DeriveError where the folder cannot be
-    read or written, where a file that Handgrad did not write is in the way, where an op has a private name, or where
-    two ops would be one file, or one function.
+    each op once it is rendered and proved. Raises DeriveError where the folder cannot be read or written, where a file
+    that Handgrad did not write is in the way, where an op has a private name, where two ops would be one file, or one
+    function, or where what was derived is wrong.
     """
     ops = list(ops)
     for op in ops:
@@ -52,11 +57,22 @@ def write_package(
             fix = "begin it with a letter, such as my_op"
             raise DeriveError("its name begins with an underscore", op=op.name, fix=fix)
     texts: dict[str, str] = {}
-    for op in ops:
-        made = rendered(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)
-        texts |= made.files
-        if done is not None:
-            done(op, made.why_no_kernel)
+    known = _read(out) if check else {}
+    with ExitStack() as stack:
+        prove = None
+        for op in ops:
+            made = rendered(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)
+            if not proven:
+                made = made.saying("--unproven was given")
+            elif any(known.get(name) != text for name, text in made.files.items()):
+                from derive.verify.emitted import prover  # which stands above this module, and needs PyTorch
+
+                prove = prove or stack.enter_context(prover(backend))
+                why = prove(op, made.files)
+                made = made.saying(why) if why else made
+            texts |= made.files
+            if done is not None:
+                done(op, made)
     with nullcontext() if check else alone_in(out):
         return _brought_up_to_date(ops, out, texts, render_shared(backend), check, whole)
 

@@ -14,6 +14,7 @@ from derive.book.site import write_book
 from derive.catalogue import catalogue, find, load_file
 from derive.commands.options import Backend, File, Save, Saving
 from derive.commands.terminal import bar, complain
+from derive.emit import Rendered
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.package import write_package
@@ -35,23 +36,29 @@ def generate(
     workspace: Annotated[
         bool, typer.Option("--workspace", help="With OP_forward_out and OP_backward_out, which write over old results.")
     ] = False,
+    unproven: Annotated[
+        bool, typer.Option("--unproven", help="Do not hold the gradients against autograd; the first lines say so.")
+    ] = False,
 ) -> None:
-    """Write a package with one module for each op."""
+    """Write a package with one module for each op, once its gradients agree with autograd of its equations."""
     if step and backend is not Backend.cpu:
         raise DeriveError("--step is a kernel", fix="give --backend cpu with it")
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
     as_torch: dict[str, str] = {}
+    not_proved: dict[str, str] = {}
     with bar(wanted) as done:
 
-        def told(op: Op, why_no_kernel: str) -> None:
-            if why_no_kernel:
-                as_torch[op.name] = why_no_kernel
+        def told(op: Op, made: Rendered) -> None:
+            if made.why_no_kernel:
+                as_torch[op.name] = made.why_no_kernel
+            if made.unproven and not unproven:
+                not_proved[op.name] = made.unproven
             done(op)
 
         changed = write_package(
             wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
-            whole=not ops, done=told,
+            whole=not ops, proven=not unproven, done=told,
         )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:
@@ -61,6 +68,8 @@ def generate(
     print(f"{out}: {f'{count} written' if changed else 'up to date'}")
     for name, why in as_torch.items():
         print(f"{name} has no kernel and runs as PyTorch: {why}")
+    for name, why in not_proved.items():
+        print(f"{name} is unproven: {why}")
     for op in wanted:
         _print_slips(op)
 

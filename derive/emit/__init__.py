@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import black
@@ -15,17 +15,34 @@ from derive.pipeline import Derivation
 from derive.templating import environment
 
 
-def render(derivation: Derivation, backend: str = "torch", workspace: bool = False) -> str:
-    """The source of one generated module, formatted; with `workspace`, a backward that fills given tensors as well."""
-    return _formatted(_filled("module.py.j2", m=module_of(derivation, backend, False, workspace)))
+def render(derivation: Derivation, backend: str = "torch", workspace: bool = False, unproven: str = "") -> str:
+    """The source of one generated module, formatted; with `workspace`, a backward that fills given tensors as well.
+
+    Why it is `unproven`, if it is, its first line says.
+    """
+    module = replace(module_of(derivation, backend, False, workspace), unproven=unproven)
+    return _formatted(_filled("module.py.j2", m=module))
 
 
 @dataclass(frozen=True)
 class Rendered:
     """The files of one op by name; `why_no_kernel` where the backend is to print kernels and has none for the op."""
 
+    module: Module
     files: dict[str, str]
-    why_no_kernel: str = ""
+
+    @property
+    def why_no_kernel(self) -> str:
+        return "" if self.module.native is None else self.module.native.why_none
+
+    @property
+    def unproven(self) -> str:
+        return self.module.unproven
+
+    def saying(self, unproven: str) -> Rendered:
+        """The same, whose first lines say why nothing is proved of it."""
+        module = replace(self.module, unproven=" ".join(unproven.split()))
+        return Rendered(module, files_of(module))
 
 
 def rendered(derivation: Derivation, backend: str, step: bool = False, workspace: bool = False) -> Rendered:
@@ -35,7 +52,7 @@ def rendered(derivation: Derivation, backend: str, step: bool = False, workspace
     that fills given tensors.
     """
     module = module_of(derivation, backend, step, workspace)
-    return Rendered(files_of(module), "" if module.native is None else module.native.why_none)
+    return Rendered(module, files_of(module))
 
 
 def files_of(module: Module) -> dict[str, str]:

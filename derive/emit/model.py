@@ -54,6 +54,7 @@ class Module:
     native: Native | None  # kernels beside the torch form
     rate: str  # what a whole training step calls the number that gradients are multiplied by
     step_signature: str
+    unproven: str = ""  # why no one has held its functions against the equations, where that is so
 
     @property
     def context(self) -> str:

@@ -7,4 +7,6 @@ battery     the list of adversarial situations
 subjects    whatever gives gradients
 kernels     an op's kernels in C, compiled, and whether they ran
 compare     a subject held against a case
+emitted     what is emitted, proved before it is written
+apart       kernels, proved in a process of their own
 """

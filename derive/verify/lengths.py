@@ -6,13 +6,16 @@ read as `i`, `size(h) - size(k) + 1 >= 1` for a window.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from math import prod
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import floor, prod
 
-from sympy import Add, Basic, Expr, Ge, Integer, Pow, S, nan, zoo
+from sympy import Add, Basic, Expr, Ge, Integer, Max, Min, Mul, Pow, Rational, S, nan, zoo
 from sympy import Eq as Equal
+from sympy import floor as Floor
 
 from derive.equations import Op
 from derive.lengths.sizes import size_of
@@ -36,12 +39,63 @@ class _Rules:
     whole: tuple[Expr, ...]
     relations: tuple[Basic, ...]
 
+    @cached_property
+    def lengths(self) -> tuple[tuple[Expr, _Formula], ...]:
+        """What must be whole, each beside its value at given lengths."""
+        return tuple((w, _formula(w)) for w in self.whole)
+
+    @cached_property
+    def held(self) -> tuple[tuple[Basic, Callable[[_Number, _Number], bool], _Formula, _Formula], ...]:
+        """The relations, each beside what compares its sides, and these."""
+        never = (operator.eq, lambda at: 0, lambda at: 1)
+        compared = {Equal: operator.eq, Ge: operator.ge}
+        return tuple(
+            (r, *(never if r == S.false else (compared[r.func], *map(_formula, r.args)))) for r in self.relations
+        )
+
+
+_Number = int | Fraction
+_Formula = Callable[[Mapping[str, int]], _Number]
+
+
+def _formula(e: Basic) -> _Formula:
+    """A formula of lengths as a function of them, which may divide by zero: SymPy takes a hundred times as long."""
+    if isinstance(e, Size):
+        name = e.axis.base
+        return lambda at: at[name]
+    if isinstance(e, Rational):
+        value: _Number = int(e) if e.is_Integer else Fraction(int(e.p), int(e.q))
+        return lambda at: value
+    parts = [_formula(a) for a in e.args]
+    if isinstance(e, Pow) and e.exp.is_Integer:
+        base, exponent = parts[0], int(e.exp)
+        return lambda at: Fraction(base(at)) ** exponent
+    joined = _JOINED.get(e.func) or _joined_by_sympy(e)
+    return lambda at: joined([p(at) for p in parts])
+
+
+def _joined_by_sympy(e: Basic) -> Callable[[list[_Number]], _Number]:
+    def joined(numbers: list[_Number]) -> _Number:
+        found = e.func(*(Rational(n.numerator, n.denominator) for n in numbers))
+        return Fraction(int(found.p), int(found.q))
+
+    return joined
+
+
+_JOINED: dict[type[Basic], Callable[[list[_Number]], _Number]] = {
+    Add: sum,
+    Floor: lambda one: floor(one[0]),
+    Max: max,
+    Min: min,
+    Mul: prod,
+}
+
 
 def fitting(op: Op, wish: Mapping[str, int], least: int = 1, longest: int = _LONGEST) -> dict[str, int] | None:
     """Lengths near the wish that the op accepts, or None where there are none nearby.
 
     `least` is the shortest that an axis which follows from others may be: 2 makes several windows of each tensor.
-    What is changed is at most `longest`.
+    What is changed is at most `longest`, and by no more than 48 at once.
     """
     rules = _rules_of(op)
     sizes = {a: wish[a] for a in rules.axes}
@@ -127,7 +181,7 @@ def _repaired(rules: _Rules, sizes: dict[str, int], rule: Expr, least: int, long
     mine = [a for a in rules.axes if Size(Axis(a)) in rule.atoms(Size)]
     before = len(_broken(rules, sizes, least))
     fallback = None
-    for length_change in sorted(range(-longest, longest + 1), key=lambda c: (abs(c), c)):
+    for length_change in sorted(range(-_LONGEST, _LONGEST + 1), key=lambda c: (abs(c), c)):
         for axis in reversed(mine):
             length = sizes[axis] + length_change
             if not 1 <= length <= longest:
@@ -142,11 +196,23 @@ def _repaired(rules: _Rules, sizes: dict[str, int], rule: Expr, least: int, long
 
 
 def _broken(rules: _Rules, sizes: Mapping[str, int], least: int) -> list[Expr]:
-    at = {Size(Axis(a)): Integer(n) for a, n in sizes.items()}
-    values = [(w, w.xreplace(at)) for w in rules.whole]
-    broken = [w for w, value in values if not value.is_Integer]
-    broken += [w for w, value in values if value.is_Integer and value < least]
-    return broken or [r for r in rules.relations if r.xreplace(at) != S.true]
+    values = [(w, _value(formula, sizes)) for w, formula in rules.lengths]
+    broken = [w for w, value in values if value is None or value.denominator != 1]
+    broken += [w for w, value in values if value is not None and value.denominator == 1 and value < least]
+    return broken or [r for r, compare, *sides in rules.held if not _holds(compare, sides, sizes)]
+
+
+def _holds(compare: Callable[[_Number, _Number], bool], sides: list[_Formula], sizes: Mapping[str, int]) -> bool:
+    left, right = (_value(side, sizes) for side in sides)
+    return left is not None and right is not None and compare(left, right)
+
+
+def _value(formula: _Formula, sizes: Mapping[str, int]) -> _Number | None:
+    """None where it divides by a length of 0."""
+    try:
+        return formula(sizes)
+    except ZeroDivisionError:
+        return None
 
 
 @lru_cache(maxsize=512)

@@ -22,11 +22,15 @@ from derive.terms.axes import PACK_NAME
 from derive.terms.elements import Scalar
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, reference, shape_of, world_of
-from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of
+from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places
 from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
+_ODD_FIRST = (3, 5, 7, 9, 2, 4, 6, 8, 11, 10)
 _SHORT = (3, 2, 4, 5)
+_ROWS = (301, 151, 75)
+_ROOM = 2**19
+"""How long one row is, the first for which the places of no equation are more than there is room for."""
 _LONG = 600
 _SOME = 32
 _ATTEMPTS = 6
@@ -39,11 +43,11 @@ _SUMS = ("long first", "long last", *_GOALS)
 class Situation:
     """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
 
-    `lengths` is "distinct", "same", "ones", "first is 1", "last is 1", "empty", "many", "long first" or "long last",
-    or, for loops that take a while, "many rows", "long rows" or "rows of some vectors"; `inputs` and `cotangents` are a
-    layout, "contiguous", "transposed", and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the
-    last dimension); `indices` are "any", "repeated", "last" or "distinct"; `numbers` are "default", "other", "zero", or
-    "two", which values that are rounded can meet.
+    `lengths` is "distinct", "odd", "same", "ones", "first is 1", "last is 1", "empty", "many", "long first", "long last"
+    or "one long row" (all others short), or, for loops that take a while, "many rows", "long rows" or "rows of some
+    vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed", and for cotangents "stride 0" (one
+    number for all) or "rows" (stride 0 along the last dimension); `indices` are "any", "repeated", "pairs", "last" or
+    "distinct"; `numbers` are "default", "other", "zero", or "two", which values that are rounded can meet.
     """
 
     name: str
@@ -91,7 +95,7 @@ class Situation:
         override: Mapping[str, int],
         leading: tuple[int, ...] | None = None,
     ) -> Call | None:
-        leading = self._leading() if leading is None else leading
+        leading = self._leading(op) if leading is None else leading
         sizes = self._sizes(op, override, leading)
         try:
             if sizes is not None and self.lengths in _GOALS and not override:
@@ -114,14 +118,18 @@ class Situation:
         numbers = {o.name: self._numbers(op, o, sizes) for o in op.operands if not o.is_tensor}
         return Call(op, leading, inputs, numbers).in_dtype(self.dtype)
 
-    def _leading(self) -> tuple[int, ...]:
+    def _leading(self, op: Op) -> tuple[int, ...]:
         special = {"ones": (1,), "same": (3,), "long first": (_LONG,), "first is 1": (1, 3), "empty": (0,)}
+        if self.lengths == "one long row":
+            return (2, _ROWS[0]) if free_axes_of(op) == (PACK_NAME,) else (1, 2)
         return special.get(self.lengths, self.leading)
 
     def _sizes(self, op: Op, override: Mapping[str, int], leading: tuple[int, ...]) -> dict[str, int] | None:
         """The lengths that this situation wants, or near them; an empty axis is put in after the rest fits."""
+        if self.lengths == "one long row" and not override:
+            return _with_a_long_row(op, leading)
         axes = free_axes_of(op)
-        pool = iter(_DISTINCT)
+        pool = iter(_ODD_FIRST if self.lengths == "odd" else _DISTINCT)
         wish = {a: next(pool, 3) for a in axes} | {a: 11 for a in containers(op)}
         if self.indices == "distinct":
             wish |= {o.ranges_over.base: 48 for o in op.operands if o.kind == "index" and o.ranges_over is not None}
@@ -187,12 +195,38 @@ def _filled(
     axes = free_axes_of(op)
     if not axes:
         return sizes, leading
-    own = [a for a in axes if a != PACK_NAME] or axes
-    largest = max((o.axes for o in op.operands), key=len)  # whose rows windows run along
-    rows = [a.base for a in largest if a.base in own][-1:] if lengths == "rows of some vectors" else []
-    found = filled(op, sizes, axes[0] if lengths == "many rows" else (rows or own)[-1], *_GOALS[lengths])
+    row = _row(op) if lengths == "rows of some vectors" else _own(op)[-1]
+    found = filled(op, sizes, axes[0] if lengths == "many rows" else row, *_GOALS[lengths])
     same = found.get(PACK_NAME) in (None, math.prod(leading))
     return found, leading if same else (found[PACK_NAME],)
+
+
+def _own(op: Op) -> tuple[str, ...]:
+    """The axes whose lengths the caller chooses, without `...` where there are others."""
+    axes = free_axes_of(op)
+    return tuple(a for a in axes if a != PACK_NAME) or axes
+
+
+def _row(op: Op) -> str:
+    """The last of these axes of the largest input, along which windows run."""
+    own = _own(op)
+    largest = max((o.axes for o in op.operands), key=len)
+    return [*own[-1:], *(a.base for a in largest if a.base in own)][-1]
+
+
+def _with_a_long_row(op: Op, leading: tuple[int, ...]) -> dict[str, int] | None:
+    """Lengths of which that of one row is as long as there is room for, and all others are short."""
+    axes = free_axes_of(op)
+    if not axes:
+        return {}
+    short = {a: _SHORT[k % len(_SHORT)] for k, a in enumerate(axes)} | {a: 11 for a in containers(op)}
+    for length in _ROWS:
+        wish = {**short, _row(op): length, PACK_NAME: math.prod(leading)}
+        for least in (2, 1):
+            sizes = fitting(op, wish, least, longest=length + len(axes))
+            if sizes is not None and places(op, sizes) <= _ROOM:
+                return sizes
+    return None
 
 
 def _outputs(call: Call) -> dict[str, Tensor] | None:

@@ -63,6 +63,18 @@ def of_workspace(functions: Mapping[str, Callable[..., Any]]) -> Subject:
     return subject
 
 
+def of_stepwise(forward: Callable[..., Any], backward: Callable[..., Any]) -> Subject:
+    """A module's `NAME_stepwise_forward` and `NAME_stepwise_backward`, which returns other adjoints as well."""
+
+    def subject(call: Call) -> Answer:
+        *outputs, saved = forward(*call.arguments())
+        given = {n: o.clone() for n, o in zip(call.op.outputs, outputs, strict=True)}
+        found = backward(*call.cotangents, *saved)._asdict()
+        return Answer({o.name: found[f"d{o.name}"] for o in call.op.differentiable}, given)
+
+    return subject
+
+
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors of a tuple of tuples, in order; of anything else it holds nothing."""
     if isinstance(value, tuple):
@@ -70,15 +82,27 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else []
 
 
-def of_loss_with_gradients(function: Callable[..., Any]) -> Subject:
-    """A generated module's `NAME_with_gradients`, whose last argument is the cotangent as a number."""
-    cotangent = list(inspect.signature(function).parameters)[-1]
+def of_loss_with_gradients(function: Callable[..., Any], cotangent: str = "") -> Subject:
+    """A generated module's `NAME_with_gradients`, whose last argument, if not another, is the cotangent as a number."""
+    cotangent = cotangent or list(inspect.signature(function).parameters)[-1]
 
     def subject(call: Call) -> Answer:
         loss, found = function(*call.arguments(), **{cotangent: float(call.cotangents[0])})
         return Answer(_named(call.op, found), {call.op.outputs[0]: loss.clone()})
 
     return subject
+
+
+def of_loss_over_old(function: Callable[..., Any], function_out: Callable[..., Any]) -> Subject:
+    """A module's `NAME_with_gradients_out`, over what its `NAME_with_gradients` returned, overwritten."""
+
+    def over_old(*args: Any, **cotangent: float) -> Any:
+        out = function(*args, **cotangent)
+        for t in tensors_in(out):
+            t.fill_(_OLD)
+        return function_out(*args, **cotangent, out=out)
+
+    return of_loss_with_gradients(over_old, list(inspect.signature(function).parameters)[-1])
 
 
 def of_descent(function: Callable[..., Any]) -> Subject:

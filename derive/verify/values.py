@@ -36,6 +36,8 @@ def indices(kind: str, shape: list[int], length: int, generator: Generator) -> T
     drawn = torch.randint(0, max(length, 1), shape, generator=generator)
     if kind == "repeated":
         return drawn % min(2, max(length, 1))
+    if kind == "pairs":  # every second one as the one before it
+        return drawn.flatten()[torch.arange(drawn.numel()) // 2 * 2].reshape(shape)
     if kind == "last":
         return torch.full_like(drawn, length - 1)
     if kind == "distinct" and drawn.numel() <= length:
@@ -66,6 +68,15 @@ def laid_out(values: Tensor, layout: str) -> Tensor:
 
 def rounded(values: Tensor, operand: Operand, first: bool) -> Tensor:
     return values.round().clamp(-1, 1)
+
+
+def often_tied(values: Tensor, operand: Operand, first: bool) -> Tensor:
+    """Within -1 to 1, some of them 0; at the ends of all axes together 1, or -1, so that extrema along any axis tie."""
+    out = torch.where((values.abs() * 1e6).long() % 8 == 0, 0.0, values.clamp(-1, 1))
+    if out.dim():
+        out[(slice(-2, None),) * out.dim()] = -1.0
+        out[(slice(2),) * out.dim()] = 1.0
+    return out
 
 
 def tied(values: Tensor, operand: Operand, first: bool) -> Tensor:

@@ -125,7 +125,7 @@ def verify(
     run there. Raises DeriveError where the op cannot be derived or run.
     """
     workspace = takes_workspace(op)
-    live = build(op, save, workspace)
+    live = build(op, save, workspace, proven=False)
     subject = placed(of_live(live), device)
     over = {f"{op.name}_backward_out": placed(of_workspace(parts(live)), device)} if workspace else {}
 
@@ -143,7 +143,7 @@ def verify_kernels(op: Op, save: str = "cost", seed: int = 0, native: Native | N
     Raises NoKernel where the op has none, DeriveError where there is no compiler.
     """
     with compiled(op, save) as kernels:
-        torch_form = of_live(build(op))
+        torch_form = of_live(build(op, proven=False))
         long = (_as_torch_rounds(case, torch_form) for case in cases(op, seed, LOOPS))
         made = (*cases(op, seed), *long)
         other = None if native is None else of_differentiable(native)

@@ -43,7 +43,7 @@ def test_the_same_numbers_in_the_same_dtypes(op: Op) -> None:
 
 def test_what_writes_into_given_memory_too() -> None:
     op = find("linear")
-    functions, tensors = parts(build(op, workspace=True)), [t.detach() for t in arguments(op, VARIANT)[0]]
+    functions, tensors = parts(build(op, workspace=True, proven=False)), [t.detach() for t in arguments(op, VARIANT)[0]]
     want = functions["forward"](*tensors)[0].clone()
     with autocast(True):
         got = functions["forward_out"](*tensors, out=functions["forward"](*tensors))[0]

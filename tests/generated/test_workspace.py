@@ -27,7 +27,7 @@ MAY_LOOK = {"merge_heads", "sum_rows", "take_elements"}
 
 def both(op: Op, variant: str, dtype: torch.dtype) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The gradients of the backward, and those that its twin writes over tensors full of something else."""
-    live = build(op, workspace=True)
+    live = build(op, workspace=True, proven=False)
     tensors, numbers = sample(op, 0, dtype, variant)
     *outputs, saved = live.forward(*tensors, **numbers)
     dys = [torch.randn_like(o) for o in outputs]
@@ -50,7 +50,7 @@ def test_the_same_numbers_are_written(op: Op) -> None:
 
 def ahead(op: Op, variant: str, dtype: torch.dtype) -> tuple[tuple, tuple, tuple]:
     """What a forward returned, then overwritten by another sample's, and what that sample gives by itself."""
-    live = build(op, workspace=True)
+    live = build(op, workspace=True, proven=False)
     tensors, numbers = sample(op, 0, dtype, variant)
     first = live.forward(*tensors, **numbers)
     given = {t.untyped_storage().data_ptr() for t in tensors}
@@ -88,7 +88,7 @@ def test_a_forward_in_half_precision_writes_over_an_earlier_one() -> None:
 def test_no_earlier_input_is_written_to(op: Op) -> None:
     tensors, numbers = sample(op, 0, torch.float64, "odd")
     kept = [t.clone() for t in tensors]
-    live = build(op, workspace=True)
+    live = build(op, workspace=True, proven=False)
     first = live.forward(*tensors, **numbers)
     other, numbers = sample(op, 1, torch.float64, "odd")
     live.function.__globals__[f"{op.name}_forward_out"](*other, **numbers, out=first)
@@ -97,7 +97,7 @@ def test_no_earlier_input_is_written_to(op: Op) -> None:
 
 def test_an_expanded_gradient_is_refused_by_name() -> None:
     op = next(o for o in catalogue() if o.name == "sum")
-    live = build(op, workspace=True)
+    live = build(op, workspace=True, proven=False)
     backward_out = live.function.__globals__["sum_backward_out"]
     _, saved = live.forward(torch.ones(3, 4))
     gradient = live.backward(torch.ones(3), *saved)
@@ -183,7 +183,7 @@ def given_back(f, x: tensor[n], y: tensor[n]):
 
 def test_what_looks_at_another_result_is_written_over_with_it() -> None:
     for op in (joined_heads.op, given_back.op):
-        live = build(op, workspace=True)
+        live = build(op, workspace=True, proven=False)
         shapes = {"joined_heads": ((2, 3, 4, 5),), "given_back": ((5,), (5,))}[op.name]
         first, others = ([torch.randn(s) for s in shapes] for _ in range(2))
         over, (*want, saved) = live.forward(*first), live.forward(*others)

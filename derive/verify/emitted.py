@@ -1,0 +1,149 @@
+"""What is emitted, proved before it is written: held against autograd of the equations as they are written.
+
+In float64 with random cotangents: odd lengths, of values as they are drawn and with ties and repeated indices; and one
+long row, with ties and repeated indices. Where right gradients are not finite there, or are all 0, which tells nothing,
+the long row is taken again of values as they are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from derive.equations import Op
+from derive.errors import OUR_FAULT, DeriveError
+from derive.live import module_in_memory
+from derive.verify import values
+from derive.verify.cases import Case
+from derive.verify.compare import Disagreement, Subject, disagreements, told
+from derive.verify.situations import Situation
+from derive.verify.subjects import (
+    of_descent,
+    of_differentiable,
+    of_functions,
+    of_loss_over_old,
+    of_loss_with_gradients,
+    of_stepwise,
+    of_workspace,
+)
+
+_TIED: dict[str, Any] = {"change": values.often_tied, "indices": "pairs"}
+_LONG: dict[str, Any] = {"lengths": "one long row", "numbers": "other"}
+SITUATIONS = (
+    Situation("odd lengths", "no whole vector, no axis for another", lengths="odd"),
+    Situation("odd lengths with ties", "equal values share a gradient, repeated places add up", lengths="odd", **_TIED),
+    Situation("a long row with ties", "loops that are cut, and what is left of them", **_LONG, **_TIED),
+)
+LAST = Situation("a long row", "where ties are no points at which the gradient is finite", **_LONG)
+"""Taken only where the one with ties tells nothing."""
+
+Prove = Callable[[Op, Mapping[str, str]], str]
+"""Of an op and its files: why nothing can be said, "" where all is right. Raises DeriveError where it is wrong."""
+
+
+class Unproven(Exception):
+    """Why nothing can be said of an op."""
+
+
+@contextmanager
+def prover(backend: str) -> Iterator[Prove]:
+    """Proves the files of one op after another; kernels in a process of their own, which they may end."""
+    if backend == "cpu":
+        from derive.verify.apart import Apart  # which asks this module for the cases
+
+        with Apart() as apart:
+            yield apart.prove
+    else:
+        yield _prove_in_memory
+
+
+def _prove_in_memory(op: Op, files: Mapping[str, str]) -> str:
+    with module_in_memory(op.name, files[f"{op.name}.py"]) as module:
+        return prove(op, vars(module))
+
+
+def prove(op: Op, functions: Mapping[str, Any]) -> str:
+    """Hold a module's functions, by name, against the equations; why that cannot be done, "" where they are right.
+
+    Raises DeriveError where one is wrong: the tensor, the place, what was found and what is right.
+    """
+    try:
+        wrong = first_wrong(cases_of(op), subjects_of(op, functions))
+    except Unproven as unproven:
+        return str(unproven)
+    if wrong is not None:
+        raise refusal(op, f"{wrong.message} ({wrong.case})")
+    return ""
+
+
+def refusal(op: Op, found: str) -> DeriveError:
+    """The error that nothing is written for."""
+    return DeriveError(
+        f"what was derived is wrong, so that nothing is written: {found}",
+        op=op.name,
+        fix=f"{OUR_FAULT}; --unproven, or build(op, proven=False), does not ask",
+    )
+
+
+def cases_of(op: Op) -> tuple[Case, ...]:
+    """The calls that an op is proved by. Raises Unproven where there are none."""
+    out: list[Case] = []
+    with _undisturbed():
+        try:
+            out += [case for s in SITUATIONS if (case := s.make(op)) is not None]
+            if not (out and out[-1].situation == SITUATIONS[-1].name and _tells(out[-1])):
+                out += [case for case in (LAST.make(op),) if case is not None]
+        except DeriveError as error:
+            raise Unproven(error.cause) from None
+    if not out:
+        raise Unproven("found no inputs at which the op is finite")
+    return tuple(out)
+
+
+def _tells(case: Case) -> bool:
+    """Whether every right gradient is finite, and somewhere not 0."""
+    return all(bool(g.isfinite().all()) and bool(g.any()) for g in case.gradients.values())
+
+
+def subjects_of(op: Op, functions: Mapping[str, Any]) -> dict[str, Subject]:
+    """All of a module that computes gradients, by the function's name."""
+    parts = {n.removeprefix(f"{op.name}_"): f for n, f in functions.items() if n.startswith(f"{op.name}_")}
+    made: dict[str, Subject] = {
+        "backward": of_functions(parts["forward"], parts["backward"]),
+        "": of_differentiable(functions[op.name]),
+    }
+    if "backward_out" in parts:
+        made["backward_out"] = of_workspace(parts)
+    if "stepwise_backward" in parts:
+        made["stepwise_backward"] = of_stepwise(parts["stepwise_forward"], parts["stepwise_backward"])
+    if "with_gradients" in parts:
+        made["with_gradients"] = of_loss_with_gradients(parts["with_gradients"])
+    if "with_gradients_out" in parts:
+        made["with_gradients_out"] = of_loss_over_old(parts["with_gradients"], parts["with_gradients_out"])
+    if "sgd" in parts:
+        made["sgd"] = of_descent(parts["sgd"])
+    return {f"{op.name}_{n}" if n else op.name: subject for n, subject in made.items()}
+
+
+def first_wrong(
+    cases: Iterable[Case], subjects: Mapping[str, Subject], begins: Callable[[str], None] = lambda where: None
+) -> Disagreement | None:
+    """The first thing that is wrong of a subject; `begins` is told of each before it runs."""
+    with _undisturbed():
+        for case in cases:
+            for name, subject in subjects.items():
+                begins(f"{name} ({case})")
+                for found in told(disagreements(case, subject), f"by {name}"):
+                    return found
+    return None
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """PyTorch as it is when it is imported, whatever a notebook has made of it."""
+    elsewhere = torch.get_default_device().type != "cpu"
+    with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu") if elsewhere else nullcontext():
+        yield
