@@ -44,10 +44,11 @@ class Situation:
     """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
 
     `lengths` is "distinct", "odd", "same", "ones", "first is 1", "last is 1", "empty", "many", "long first",
-    "long last" or "one long row" (all others short), or, for loops that take a while, "many rows", "long rows" or "rows of some
-    vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed", and for cotangents "stride 0" (one
-    number for all) or "rows" (stride 0 along the last dimension); `indices` are "any", "repeated", "pairs", "last" or
-    "distinct"; `numbers` are "default", "other", "zero", or "two", which values that are rounded can meet.
+    "long last" or "one long row" (all others short), or, for loops that take a while, "many rows", "long rows" or
+    "rows of some vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed", and for cotangents
+    "stride 0" (one number for all) or "rows" (stride 0 along the last dimension); `indices` are "any", "repeated",
+    "pairs", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which values that are rounded can
+    meet.
     """
 
     name: str
