@@ -35,7 +35,7 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
     second = Function(
         f"{name}_out", f"{given}, *, out: {kind}", kind, "The same, written over what an earlier call returned.",
         (
-            *together.called.lines((*copies, "return out"), targets),
+            *together.called.lines((*copies.values(), "return out"), targets),
             f"{together.loss}, gradients = {name}({parameters}, {cotangent})",
             f"out[0].copy_({together.loss})",
             *(
