@@ -332,7 +332,7 @@ def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
 
 def without_values(t: Tensor) -> Tensor:
     """A tensor of the same shape in the memory of one number: only its lengths are read."""
-    return t.new_empty(()).expand(t.shape)
+    return t.new_zeros(()).expand(t.shape)
 
 
 def kept_in(ctx: Any) -> Sequence[Any]:

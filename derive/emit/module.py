@@ -143,7 +143,8 @@ def _functions(
     if kernels is None:
         return pair.forward, pair.backward, *extra
     forward = _led(pair.forward, kernels.forward, pair.lengths_read)
-    every = (forward, _led(pair.backward, pair.of_something(kernels.backward)), *extra)
+    unpacked = 0 if pair.needs is None else len(pair.needs.unpacked)
+    every = (forward, _led(pair.backward, pair.of_something(kernels.backward), unpacked), *extra)
     return tuple(map(_told, every)) if kernels.take_all else every
 
 

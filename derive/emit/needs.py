@@ -68,10 +68,14 @@ class Needs:
 
     def returned(self, gradients: Sequence[str]) -> tuple[str, ...]:
         """What is returned, as code, where these are the gradients."""
+        chosen = self.chosen(gradients)
+        return tuple(g if self._is_left_out(k) else chosen[k] for k, g in enumerate(gradients))
+
+    def chosen(self, gradients: Sequence[str]) -> tuple[str, ...]:
+        """The same, where all of them are made in any case."""
         if len(self.flags) == 1:
             return (f"{gradients[0]} if {self.parameter} is None or {self.parameter}[0] else None",)
-        chosen = zip(gradients, self.flags, strict=True)
-        return tuple(g if self._is_left_out(k) else f"{g} if {flag} else None" for k, (g, flag) in enumerate(chosen))
+        return tuple(f"{g} if {flag} else None" for g, flag in zip(gradients, self.flags, strict=True))
 
     def read_by(self, line: Line) -> Results:
         """The gradients that read what a line computes."""

@@ -137,9 +137,11 @@ class Pair:
         """The kernels of both functions, in the torch form's shapes and names."""
         saved = {self.names.axes[f.name]: f.name for f in self.saved if f.note == "a length"}
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
+        assert self.needs is not None
         shapes = Shapes(
             self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
             own, saved, tuple(f.name for f in self.saved), length_said,
+            self.needs.flags if len(self.needs.flags) > 1 else (), self.needs.chosen(self.returned),
         )  # fmt: skip
 
         def scanned(program: Program) -> Program:

@@ -83,6 +83,8 @@ class Shapes:
     backward_lengths: Mapping[str, str]  # the same for the backward
     saved: tuple[str, ...]  # the fields of the saved tuple
     code: Callable[[Expr], str]  # how a length is computed from others
+    needed: tuple[str, ...]  # whether each gradient is needed; none of one alone
+    results: tuple[str, ...]  # the gradients as they are returned, those that are not needed as None
 
     def given(self, kernel: str) -> Mapping[str, str]:
         """The axes whose length is an argument of a kernel's function, and its name there."""
@@ -101,12 +103,13 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Calla
     programs = {"FORWARD": d.forward, "BACKWARD": d.backward, "WITH_GRADIENTS": whole}
     programs["STEP"] = descent(d) if step else None
     names = {"FORWARD": f"{op.name}_forward", "BACKWARD": f"{op.name}_backward"}
+    flags = {"BACKWARD": shapes.needed, "WITH_GRADIENTS": ("", *shapes.needed) if shapes.needed else ()}
     try:
         lengths, fixed = nominal(d.named), {r.axis.base: r.axis.fixed for r in op.sizes if r.axis.fixed is not None}
         kernels = {
             n: kernel(
                 names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions, fixed, lengths,
-                extrema(d.forward),
+                extrema(d.forward), flags.get(n, ()),
             )
             for n, p in programs.items()
             if p is not None
@@ -136,7 +139,7 @@ def _around(
     outputs = [shapes.names(o) for o in op.outputs]
 
     found = [shapes.names(r) for r in d.backward.returns]
-    gradients = found[0] if len(found) == 1 else f"{title}Gradients({', '.join(found)})"
+    gradients = shapes.results[0] if len(found) == 1 else f"{title}Gradients({', '.join(shapes.results)})"
     together = None
     if joined:
         together = Together(calls.pop("WITH_GRADIENTS"), outputs[0], tuple(map(shapes.names, joined)))
@@ -151,7 +154,9 @@ def _around(
     registration = [_registered(n, _called(n, k, shapes), *forms[n]) for n, k in kernels.items() if n != "STEP"]
     second = "BACKWARD" if "BACKWARD" in kernels else "None"
     linear = ", linear=True" if is_linear(d) else ""
-    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r}{linear})")
+    flags = {f: o.name for f, o in zip(shapes.needed, op.differentiable, strict=bool(shapes.needed))}
+    flagged = f", needed={flags!r}" if flags else ""
+    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r}{linear}{flagged})")
     return Native(
         tuple(kernels.values()), "",
         tuple(_definition(n, k, d, integers, shapes, joined) for n, k in kernels.items()),
