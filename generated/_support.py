@@ -331,8 +331,8 @@ def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
 
 
 def without_values(t: Tensor) -> Tensor:
-    """A tensor of the same shape in the memory of one number: only its lengths are read."""
-    return t.new_zeros(()).expand(t.shape)
+    """A tensor of the same shape in the memory of one number: only its lengths are read. A compiler finds out by itself."""
+    return t if torch.compiler.is_compiling() else t.new_zeros(()).expand(t.shape)
 
 
 def kept_in(ctx: Any) -> Sequence[Any]:

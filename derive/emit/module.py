@@ -55,7 +55,7 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
     parameters, outputs = tuple(o.name for o in op.operands), tuple(names.tensors.get(o, o) for o in op.outputs)
     cotangents = tuple(c.target.name for c in d.steps.cotangents)
     context = free_name("ctx", {*parameters, *outputs, *cotangents, *(g.name for g in gradients)})
-    keeping = _keeping(pair, parameters, context, kernels is not None and kernels.backward_call is not None)
+    keeping = _keeping(pair, parameters, context, kernels)
     called = {"without_values"} if any("without_values(" in line for line in keeping) else set()
     imports = _imports(op, (pair.forward, pair.backward, *extra), (widening - told) | of_kernels | called)
     _check_name(op.name, imports, () if kernels is None else KERNELS)
@@ -110,18 +110,21 @@ def _asking(pair: Pair, parameters: tuple[str, ...], context: str) -> str:
     return f"{needs.parameter}={asked}"
 
 
-def _keeping(pair: Pair, parameters: tuple[str, ...], context: str, kernels: bool) -> tuple[str, ...]:
+def _keeping(pair: Pair, parameters: tuple[str, ...], context: str, kernels: Native | None) -> tuple[str, ...]:
     """The lines that take out of the saved tuple what only gradients read that are not needed.
 
-    The shape stays of what the backward asks for its lengths as well; so it does where kernels run, which take tensors.
+    The shape stays of what the backward asks for its lengths as well. A kernel takes all of them as tensors, and its
+    loops may make several gradients at once: what these read is kept for each.
     """
     needs, left_out, flags = pair.needs, dict[str, list[str]](), dict[str, str]()
     if needs is None:
         return ()
     for name in pair.kept:
         code, read_by = pair.names.tensors.get(name, name), needs.live.tensors[name]
+        in_kernel = {} if kernels is None else kernels.live
+        read_by |= in_kernel.get(name, frozenset())
         if condition := needs.condition(read_by):
-            value = f"without_values(saved.{code})" if name in pair.shapes_read or kernels else "None"
+            value = f"without_values(saved.{code})" if name in pair.shapes_read or name in in_kernel else "None"
             left_out.setdefault(condition, []).append(f"{code}={value}")
             flags |= {pair.d.op.differentiable[k].name: needs.flags[k] for k in read_by}
     lines = [f"{', '.join(flags.get(p, '_') for p in parameters)} = {context}.needs_input_grad"] if left_out else []

@@ -270,13 +270,15 @@ def test_a_needed_place_without_a_tensor_is_an_error() -> None:
         parts(live)["backward_out"](*call.cotangents, *saved, out=out, needs=(True, True, False, False))
 
 
+@pytest.mark.parametrize("name", ["layernorm", "linear", "attention"])
 @pytest.mark.parametrize("frozen", range(3))
-def test_compiled_as_one_graph(frozen: int) -> None:
+def test_compiled_as_one_graph(name: str, frozen: int) -> None:
     def loss(*args: Tensor) -> Tensor:
-        return generated.layernorm(*args).square().sum()
+        return getattr(generated, name)(*args).square().sum()
 
     torch.compiler.reset()
-    tensors = [torch.randn(s, dtype=torch.float64) for s in ((4, 5), (5,), (5,))]
+    shapes = {"layernorm": ((4, 5), (5,), (5,)), "linear": ((4, 5), (5, 3), (3,)), "attention": ((4, 5),) * 3}[name]
+    tensors = [torch.randn(s, dtype=torch.float64) for s in shapes]
     leaves = [[x.clone().requires_grad_(k != frozen) for k, x in enumerate(tensors)] for _ in range(2)]
     loss(*leaves[0]).backward()
     torch.compile(loss, fullgraph=True, backend="aot_eager")(*leaves[1]).backward()

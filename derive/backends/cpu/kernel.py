@@ -50,6 +50,7 @@ class Kernel:
     outputs: tuple[str, ...]
     lengths: tuple[str, ...]  # axes
     numbers: tuple[str, ...]
+    live: Mapping[str, Results]  # for which results each input is read, by the loops that run for them
 
 
 def kernel(
@@ -107,7 +108,7 @@ def kernel(
     checks += printed.before
     fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
     source = "\n\n".join([*printed.functions, _function(symbol, params, checks, fresh, scratch, out)])
-    return Kernel(name, f"{source}\n\n{_in_a_row(symbol, members)}", inputs, outputs, lengths, numbers)
+    return Kernel(name, f"{source}\n\n{_in_a_row(symbol, members)}", inputs, outputs, lengths, numbers, printed.live)
 
 
 @dataclass

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from sympy import Expr
 
@@ -19,6 +19,7 @@ from derive.backends.values import Dims
 from derive.equations import Op
 from derive.lengths.length_code import lengths_of
 from derive.lengths.nominal import nominal
+from derive.nodes.liveness import Results
 from derive.passes.contraction_order import two_at_a_time
 from derive.pipeline import Derivation
 from derive.program import Program
@@ -69,6 +70,7 @@ class Native:
     together: Together | None = None  # a loss with its gradients, where there is one
     step: tuple[str, ...] = ()  # the same of the training step
     imports: tuple[str, ...] = ()
+    live: Mapping[str, Results] = field(default_factory=dict)  # for which gradients the backward's reads each tensor
     take_all: bool = False  # the kernels take every real tensor, and so can say whether one is half precision
 
 
@@ -162,6 +164,7 @@ def _around(
         tuple(_definition(n, k, d, integers, shapes, joined) for n, k in kernels.items()),
         calls["FORWARD"], lines["FORWARD"], calls.get("BACKWARD"), lines.get("BACKWARD", ()), tuple(registration),
         together, lines.get("STEP", ()), ("Kernel", "differentiable", "register"),
+        kernels["BACKWARD"].live if "BACKWARD" in kernels else {},
         _take_all(op, kernels, {*cotangents.values(), *shapes.saved}, shapes),
     )  # fmt: skip
 
@@ -215,6 +218,7 @@ def _definition(
         "taped": "False" if name in ("STEP", "WITH_GRADIENTS") else "",
         "changed": told(o.name for o in d.op.differentiable) if name == "STEP" else "",
         "derived": _derived(name, k, d, dims, shapes),
+        "read_for": _tuple_of_any(_read_for(k, shapes.needed)) if name == "BACKWARD" and shapes.needed else "",
         "needs": f"lambda s: {' and '.join(needs)}" if needs else "",
     }
     return f"{name} = Kernel({', '.join([*places, *(f'{word}={text}' for word, text in options.items() if text)])})"
@@ -271,6 +275,14 @@ def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shap
         wanted += [s.axis.base for r in d.op.requirements for s in lengths_of(r)]
     lines = in_turn(d.op, parts, known, wanted, shapes.code)
     return f"({''.join(lines)})" if lines else ""
+
+
+def _read_for(k: Kernel, flags: tuple[str, ...]) -> Iterator[str]:
+    """The inputs that are not read for every gradient, each with the numbers of which one says that it is."""
+    for name in k.inputs:
+        read_for = k.live.get(name, frozenset())
+        if 0 < len(read_for) < len(flags):
+            yield f"{name}: {' '.join(flags[r] for r in sorted(read_for))}"
 
 
 def said(dims: Dims) -> str:
