@@ -28,7 +28,8 @@ _numbers = itertools.count(1)  # a number for each module, so that two ops of on
 class Live:
     """An op that runs. Calling it calls `function`, which `loss.backward()` differentiates.
 
-    `forward` returns the outputs and what is saved, `backward` takes a cotangent for every output and `*saved`;
+    `forward` returns the outputs and what is saved, `backward` takes a cotangent for every output and `*saved`, and
+    with `needs=` a bool for each real input, of which a gradient that is not needed is None;
     `source` is the text of the module that holds them.
     """
 

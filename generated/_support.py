@@ -48,7 +48,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
             args = tuple(map(_without_gradient, args))
             kwargs = {name: _without_gradient(given) for name, given in kwargs.items()}
-        if _is_alike(args) and (not kwargs or _is_alike((*args, *kwargs.values()))):
+        if _is_alike((*args, *kwargs.values())):
             return function(*args, **kwargs)
         given = dict(zip(names, args)) | kwargs
         for name, tensor in given.items():
@@ -357,13 +357,18 @@ def explains_index(op: str, *ranges: tuple[Any, ...]) -> Callable[..., Any]:
 
 def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     """Hand the saved tuple to autograd: tensors to its own keeping, numbers beside them."""
-    tensors = [s for s in saved if isinstance(s, Tensor)]
+    tensors = [s for s in saved if s is None or isinstance(s, Tensor)]
     ctx.save_for_backward(*tensors)
     all_tensors = len(tensors) == len(saved)
     ctx.numbers = None if all_tensors else [None if isinstance(s, Tensor) else s for s in saved]
     ctx.dtypes = [o.dtype for o in operands]
     if torch.compiler.is_compiling():
         ctx.operands = operands  # which only `_watched` looks at: compilers keep none of them
+
+
+def without_values(t: Tensor) -> Tensor:
+    """A tensor of the same shape in the memory of one number: only its lengths are read. A compiler finds out by itself."""
+    return t if torch.compiler.is_compiling() else t.new_zeros(()).expand(t.shape)
 
 
 def kept_in(ctx: Any) -> Sequence[Any]:
@@ -374,6 +379,6 @@ def kept_in(ctx: Any) -> Sequence[Any]:
     return [next(tensors) if n is None else n for n in ctx.numbers]
 
 
-def typed(ctx: Any, gradients: Sequence[Tensor]) -> list[Tensor]:
-    """Each gradient in its operand's dtype."""
-    return [g if g.dtype is d else g.to(d) for g, d in zip(gradients, ctx.dtypes)]
+def typed(ctx: Any, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Each gradient in its operand's dtype, where it is needed."""
+    return [g if g is None or g.dtype is d else g.to(d) for g, d in zip(gradients, ctx.dtypes)]

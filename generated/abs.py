@@ -40,10 +40,10 @@ def abs_forward(x: Tensor) -> tuple[Tensor, AbsSaved]:
 
 
 @in_float32
-def abs_backward(dy: Tensor, x: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def abs_backward(dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = torch.sign(x).mul_(dy)  # dx[...] = sign(x[...]) * dy[...]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Abs(torch.autograd.Function):

@@ -49,9 +49,10 @@ def add_forward(x: Tensor, y: Tensor) -> tuple[Tensor, AddSaved]:
 
 
 @in_float32
-def add_backward(dz: Tensor) -> AddGradients:
-    """The gradient of every real input, from dz and what the forward saved."""
-    return AddGradients(dz, dz)
+def add_backward(dz: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddGradients:
+    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    need_dx, need_dy = needs or (True,) * 2
+    return AddGradients(dz if need_dx else None, dz if need_dy else None)
 
 
 class _Add(torch.autograd.Function):
@@ -64,7 +65,7 @@ class _Add(torch.autograd.Function):
     @staticmethod
     @once_differentiable("add", linear=True)
     def backward(ctx, dz):
-        gradients = add_backward(widened(dz), *AddSaved(*kept_in(ctx)))
+        gradients = add_backward(widened(dz), *AddSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

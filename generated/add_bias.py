@@ -49,11 +49,14 @@ def add_bias_forward(x: Tensor, b: Tensor) -> tuple[Tensor, AddBiasSaved]:
 
 
 @in_float32
-def add_bias_backward(dy: Tensor) -> AddBiasGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def add_bias_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddBiasGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_db = needs or (True,) * 2
+    db = None
     d = dy.shape[-1]
-    db = dy.sum_to_size(d)  # db[d] = sum(dy[..., d], over=...)
-    return AddBiasGradients(dy, db)
+    if need_db:
+        db = dy.sum_to_size(d)  # db[d] = sum(dy[..., d], over=...)
+    return AddBiasGradients(dy if need_dx else None, db)
 
 
 class _AddBias(torch.autograd.Function):
@@ -66,7 +69,7 @@ class _AddBias(torch.autograd.Function):
     @staticmethod
     @once_differentiable("add_bias", linear=True)
     def backward(ctx, dy):
-        gradients = add_bias_backward(widened(dy), *AddBiasSaved(*kept_in(ctx)))
+        gradients = add_bias_backward(widened(dy), *AddBiasSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, db = typed(ctx, gradients)
         return dx, db
 

@@ -49,10 +49,13 @@ def add_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, AddColumnSaved]:
 
 
 @in_float32
-def add_column_backward(dy: Tensor) -> AddColumnGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    dc = dy.sum(-1)  # dc[...] = sum(dy[..., d], over=d)
-    return AddColumnGradients(dy, dc)
+def add_column_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddColumnGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dc = needs or (True,) * 2
+    dc = None
+    if need_dc:
+        dc = dy.sum(-1)  # dc[...] = sum(dy[..., d], over=d)
+    return AddColumnGradients(dy if need_dx else None, dc)
 
 
 class _AddColumn(torch.autograd.Function):
@@ -65,7 +68,7 @@ class _AddColumn(torch.autograd.Function):
     @staticmethod
     @once_differentiable("add_column", linear=True)
     def backward(ctx, dy):
-        gradients = add_column_backward(widened(dy), *AddColumnSaved(*kept_in(ctx)))
+        gradients = add_column_backward(widened(dy), *AddColumnSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dc = typed(ctx, gradients)
         return dx, dc
 

@@ -49,10 +49,13 @@ def add_number_forward(x: Tensor, a: Tensor) -> tuple[Tensor, AddNumberSaved]:
 
 
 @in_float32
-def add_number_backward(dy: Tensor) -> AddNumberGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    da = dy.sum()  # da[] = sum(dy[...], over=...)
-    return AddNumberGradients(dy, da)
+def add_number_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddNumberGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_da = needs or (True,) * 2
+    da = None
+    if need_da:
+        da = dy.sum()  # da[] = sum(dy[...], over=...)
+    return AddNumberGradients(dy if need_dx else None, da)
 
 
 class _AddNumber(torch.autograd.Function):
@@ -65,7 +68,7 @@ class _AddNumber(torch.autograd.Function):
     @staticmethod
     @once_differentiable("add_number", linear=True)
     def backward(ctx, dy):
-        gradients = add_number_backward(widened(dy), *AddNumberSaved(*kept_in(ctx)))
+        gradients = add_number_backward(widened(dy), *AddNumberSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, da = typed(ctx, gradients)
         return dx, da
 

@@ -49,10 +49,14 @@ def add_outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, AddOuterSaved]:
 
 
 @in_float32
-def add_outer_backward(dy: Tensor) -> AddOuterGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    da = dy.sum(1)  # da[i] = sum(dy[i, j], over=j)
-    db = dy.sum(0)  # db[j] = sum(dy[i, j], over=i)
+def add_outer_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddOuterGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_da, need_db = needs or (True,) * 2
+    da = db = None
+    if need_da:
+        da = dy.sum(1)  # da[i] = sum(dy[i, j], over=j)
+    if need_db:
+        db = dy.sum(0)  # db[j] = sum(dy[i, j], over=i)
     return AddOuterGradients(da, db)
 
 
@@ -66,7 +70,7 @@ class _AddOuter(torch.autograd.Function):
     @staticmethod
     @once_differentiable("add_outer", linear=True)
     def backward(ctx, dy):
-        gradients = add_outer_backward(widened(dy), *AddOuterSaved(*kept_in(ctx)))
+        gradients = add_outer_backward(widened(dy), *AddOuterSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
         return da, db
 

@@ -44,7 +44,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened, without_values
 
 
 class AttentionWithBiasSaved(NamedTuple):
@@ -82,21 +82,29 @@ def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -
 
 @in_float32
 def attention_with_bias_backward(
-    do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor
+    do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> AttentionWithBiasGradients:
-    """The gradient of every real input, from do and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from do and what the forward saved."""
+    need_dq, need_dk, need_dv, need_dbias = needs or (True,) * 4
+    dq = dk = dv = dbias = None
     d = q.shape[-1]
     *_, h, i, _ = do.shape
     j = p.shape[-1]
-    dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
-    sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
-    ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., h, i, j] = p[..., h, i, j] * (dp[..., h, i, j] - sum_do_o[..., h, i])
-    # dq[..., h, i, d] = sum(ds[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
-    dq = (ds @ k).div_(math.sqrt(d))
-    # dk[..., h, j, d] = sum(ds[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
-    dk = (ds.mT @ q).div_(math.sqrt(d))
-    dv = p.mT @ do  # dv[..., h, j, e] = sum(do[..., h, i, e] * p[..., h, i, j], over=i)
-    dbias = ds.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(ds[..., h, i, j], over=...)
+    if need_dq or need_dk or need_dbias:
+        dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
+        # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
+        sum_do_o = (do * o).sum(-1, keepdim=True)
+        ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., h, i, j] = p[..., h, i, j] * (dp[..., h, i, j] - sum_do_o[..., h, i])
+    if need_dq:
+        # dq[..., h, i, d] = sum(ds[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
+        dq = (ds @ k).div_(math.sqrt(d))
+    if need_dk:
+        # dk[..., h, j, d] = sum(ds[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
+        dk = (ds.mT @ q).div_(math.sqrt(d))
+    if need_dv:
+        dv = p.mT @ do  # dv[..., h, j, e] = sum(do[..., h, i, e] * p[..., h, i, j], over=i)
+    if need_dbias:
+        dbias = ds.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(ds[..., h, i, j], over=...)
     return AttentionWithBiasGradients(dq, dk, dv, dbias)
 
 
@@ -104,13 +112,22 @@ class _AttentionWithBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, bias):
         o, saved = attention_with_bias_forward(q, k, v, bias)
+        need_dq, need_dk, _, need_dbias = ctx.needs_input_grad
+        if not (need_dq or need_dk or need_dbias):
+            saved = saved._replace(o=None, v=None)
+        if not need_dk:
+            saved = saved._replace(q=without_values(saved.q))
+        if not need_dq:
+            saved = saved._replace(k=None)
         keep_in(ctx, saved, [q, k, v, bias])
         return o
 
     @staticmethod
     @once_differentiable("attention_with_bias")
     def backward(ctx, do):
-        gradients = attention_with_bias_backward(widened(do), *AttentionWithBiasSaved(*kept_in(ctx)))
+        gradients = attention_with_bias_backward(
+            widened(do), *AttentionWithBiasSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dq, dk, dv, dbias = typed(ctx, gradients)
         return dq, dk, dv, dbias
 

@@ -52,8 +52,10 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
 
 
 @in_float32
-def avg_pool2d_backward(dy: Tensor, h: int, w: int, height: int, width: int) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def avg_pool2d_backward(
+    dy: Tensor, h: int, w: int, height: int, width: int, *, needs: tuple[bool, ...] | None = None
+) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     n, c, i, j = dy.shape
     # dx[n, c, h, w] = zeros, at [n, c, 2*i + p, 2*j + q] += dy[n, c, i, j] / (size(p) * size(q))
     dx_share = dy / (height * width)
@@ -62,7 +64,7 @@ def avg_pool2d_backward(dy: Tensor, h: int, w: int, height: int, width: int) -> 
         for at_q in range(width):
             # dx[n, c, h, w] = zeros, at [n, c, 2*i + p, 2*j + q] += dy[n, c, i, j] / (size(p) * size(q))
             dx[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] += dx_share
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _AvgPool2d(torch.autograd.Function):

@@ -51,10 +51,16 @@ def batched_matmul_forward(a: Tensor, b: Tensor) -> tuple[Tensor, BatchedMatmulS
 
 
 @in_float32
-def batched_matmul_backward(dc: Tensor, a: Tensor, b: Tensor) -> BatchedMatmulGradients:
-    """The gradient of every real input, from dc and what the forward saved."""
-    da = dc @ b.mT  # da[..., i, k] = sum(b[..., k, j] * dc[..., i, j], over=j)
-    db = a.mT @ dc  # db[..., k, j] = sum(a[..., i, k] * dc[..., i, j], over=i)
+def batched_matmul_backward(
+    dc: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> BatchedMatmulGradients:
+    """The gradient of every real input, None where `needs` has False, from dc and what the forward saved."""
+    need_da, need_db = needs or (True,) * 2
+    da = db = None
+    if need_da:
+        da = dc @ b.mT  # da[..., i, k] = sum(b[..., k, j] * dc[..., i, j], over=j)
+    if need_db:
+        db = a.mT @ dc  # db[..., k, j] = sum(a[..., i, k] * dc[..., i, j], over=i)
     return BatchedMatmulGradients(da, db)
 
 
@@ -62,13 +68,18 @@ class _BatchedMatmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         c, saved = batched_matmul_forward(a, b)
+        need_da, need_db = ctx.needs_input_grad
+        if not need_db:
+            saved = saved._replace(a=None)
+        if not need_da:
+            saved = saved._replace(b=None)
         keep_in(ctx, saved, [a, b])
         return c
 
     @staticmethod
     @once_differentiable("batched_matmul")
     def backward(ctx, dc):
-        gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*kept_in(ctx)))
+        gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
         return da, db
 

@@ -74,31 +74,44 @@ def batchnorm_forward(
 
 
 @in_float32
-def batchnorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, correction: float) -> BatchnormGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def batchnorm_backward(
+    dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, correction: float, *, needs: tuple[bool, ...] | None = None
+) -> BatchnormGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dgamma, need_dbeta = needs or (True,) * 3
+    dx = None
     n = dy.shape[0]
-    dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-    dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
-    # dx[n, d] = gamma[d] * rstd[d] * (dy[n, d] - dgamma[d] / (size(n) - correction) * xhat[n, d] - dbeta[d] / size(n))
-    dx = (
-        torch.addcmul(dy, dgamma, xhat, value=ratio_of(-1, n - correction))
-        .sub_(dbeta, alpha=ratio_of(1, n))
-        .mul_(gamma * rstd)
-    )
-    return BatchnormGradients(dx, dgamma, dbeta)
+    if need_dx or need_dgamma:
+        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+    if need_dx or need_dbeta:
+        dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+    if need_dx:
+        # dx[n, d] = gamma[d] * rstd[d] * (dy[n, d] - dgamma[d] / (size(n) - correction) * xhat[n, d] - dbeta[d] /
+        #     size(n))
+        dx = (
+            torch.addcmul(dy, dgamma, xhat, value=ratio_of(-1, n - correction))
+            .sub_(dbeta, alpha=ratio_of(1, n))
+            .mul_(gamma * rstd)
+        )
+    return BatchnormGradients(dx, dgamma if need_dgamma else None, dbeta if need_dbeta else None)
 
 
 class _Batchnorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, eps, correction):
         y, saved = batchnorm_forward(x, gamma, beta, eps, correction)
+        need_dx, need_dgamma, _, _, _ = ctx.needs_input_grad
+        if not need_dx:
+            saved = saved._replace(rstd=None, gamma=None)
+        if not (need_dx or need_dgamma):
+            saved = saved._replace(xhat=None)
         keep_in(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable("batchnorm")
     def backward(ctx, dy):
-        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept_in(ctx)))
+        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:3])
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 

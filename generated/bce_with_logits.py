@@ -54,12 +54,18 @@ def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogits
 
 
 @in_float32
-def bce_with_logits_backward(dloss: Tensor, x: Tensor, t: Tensor) -> BceWithLogitsGradients:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def bce_with_logits_backward(
+    dloss: Tensor, x: Tensor, t: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> BceWithLogitsGradients:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    need_dx, need_dt = needs or (True,) * 2
+    dx = dt = None
     leading = x.shape[:]
-    # dx[...] = dloss[] / size(...) * (sigmoid(x[...]) - t[...])
-    dx = torch.sigmoid(x).sub_(t).mul_(dloss / math.prod(leading))
-    dt = -dloss / math.prod(leading) * x  # dt[...] = -dloss[] / size(...) * x[...]
+    if need_dx:
+        # dx[...] = dloss[] / size(...) * (sigmoid(x[...]) - t[...])
+        dx = torch.sigmoid(x).sub_(t).mul_(dloss / math.prod(leading))
+    if need_dt:
+        dt = -dloss / math.prod(leading) * x  # dt[...] = -dloss[] / size(...) * x[...]
     return BceWithLogitsGradients(dx, dt)
 
 
@@ -67,13 +73,18 @@ class _BceWithLogits(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t):
         loss, saved = bce_with_logits_forward(x, t)
+        need_dx, _ = ctx.needs_input_grad
+        if not need_dx:
+            saved = saved._replace(t=None)
         keep_in(ctx, saved, [x, t])
         return loss
 
     @staticmethod
     @once_differentiable("bce_with_logits")
     def backward(ctx, dloss):
-        gradients = bce_with_logits_backward(widened(dloss), *BceWithLogitsSaved(*kept_in(ctx)))
+        gradients = bce_with_logits_backward(
+            widened(dloss), *BceWithLogitsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

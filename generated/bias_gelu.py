@@ -61,12 +61,15 @@ def bias_gelu_forward(x: Tensor, b: Tensor) -> tuple[Tensor, BiasGeluSaved]:
 
 
 @in_float32
-def bias_gelu_backward(dy: Tensor, dy_dh: Tensor) -> BiasGeluGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def bias_gelu_backward(dy: Tensor, dy_dh: Tensor, *, needs: tuple[bool, ...] | None = None) -> BiasGeluGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_db = needs or (True,) * 2
+    db = None
     d = dy.shape[-1]
     dh = dy * dy_dh  # dh[..., d] = dy[..., d] * dy_dh[..., d]
-    db = dh.sum_to_size(d)  # db[d] = sum(dh[..., d], over=...)
-    return BiasGeluGradients(dh, db)
+    if need_db:
+        db = dh.sum_to_size(d)  # db[d] = sum(dh[..., d], over=...)
+    return BiasGeluGradients(dh if need_dx else None, db)
 
 
 class _BiasGelu(torch.autograd.Function):
@@ -79,7 +82,7 @@ class _BiasGelu(torch.autograd.Function):
     @staticmethod
     @once_differentiable("bias_gelu")
     def backward(ctx, dy):
-        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept_in(ctx)))
+        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, db = typed(ctx, gradients)
         return dx, db
 

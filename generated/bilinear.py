@@ -60,15 +60,24 @@ def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
 
 
 @in_float32
-def bilinear_backward(dy: Tensor, x: Tensor, z: Tensor, w: Tensor) -> BilinearGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def bilinear_backward(
+    dy: Tensor, x: Tensor, z: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> BilinearGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dz, need_dw, need_db = needs or (True,) * 4
+    dx = dz = dw = db = None
     o = dy.shape[-1]
-    w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(w[o, i, j] * dy[..., o], over=o)
-    dx = (z[..., None, :] @ w_dy.mT).squeeze(-2)  # dx[..., i] = sum(z[..., j] * w_dy[..., i, j], over=j)
-    dz = (x[..., None, :] @ w_dy).squeeze(-2)  # dz[..., j] = sum(x[..., i] * w_dy[..., i, j], over=i)
-    # dw[o, i, j] = sum(dy[..., o] * x[..., i] * z[..., j], over=...)
-    dw = torch.einsum("...oi, ...j -> oij", torch.einsum("...o, ...i -> ...oi", dy, x), z)
-    db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
+    if need_dx or need_dz:
+        w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(w[o, i, j] * dy[..., o], over=o)
+    if need_dx:
+        dx = (z[..., None, :] @ w_dy.mT).squeeze(-2)  # dx[..., i] = sum(z[..., j] * w_dy[..., i, j], over=j)
+    if need_dz:
+        dz = (x[..., None, :] @ w_dy).squeeze(-2)  # dz[..., j] = sum(x[..., i] * w_dy[..., i, j], over=i)
+    if need_dw:
+        # dw[o, i, j] = sum(dy[..., o] * x[..., i] * z[..., j], over=...)
+        dw = torch.einsum("...oi, ...j -> oij", torch.einsum("...o, ...i -> ...oi", dy, x), z)
+    if need_db:
+        db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return BilinearGradients(dx, dz, dw, db)
 
 
@@ -76,13 +85,20 @@ class _Bilinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, z, w, b):
         y, saved = bilinear_forward(x, z, w, b)
+        need_dx, need_dz, need_dw, _ = ctx.needs_input_grad
+        if not (need_dz or need_dw):
+            saved = saved._replace(x=None)
+        if not (need_dx or need_dw):
+            saved = saved._replace(z=None)
+        if not (need_dx or need_dz):
+            saved = saved._replace(w=None)
         keep_in(ctx, saved, [x, z, w, b])
         return y
 
     @staticmethod
     @once_differentiable("bilinear")
     def backward(ctx, dy):
-        gradients = bilinear_backward(widened(dy), *BilinearSaved(*kept_in(ctx)))
+        gradients = bilinear_backward(widened(dy), *BilinearSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dz, dw, db = typed(ctx, gradients)
         return dx, dz, dw, db
 

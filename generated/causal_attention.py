@@ -43,7 +43,7 @@ import torch
 from torch import Tensor
 
 from ._functions import where_by_bits
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened, without_values
 
 
 class CausalAttentionSaved(NamedTuple):
@@ -80,16 +80,22 @@ def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, C
 
 @in_float32
 def causal_attention_backward(
-    do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor
+    do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> CausalAttentionGradients:
-    """The gradient of every real input, from do and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from do and what the forward saved."""
+    need_dq, need_dk, need_dv = needs or (True,) * 3
+    dq = dk = dv = None
     d = q.shape[-1]
-    dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
-    sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
-    ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., i, j] = p[..., i, j] * (dp[..., i, j] - sum_do_o[..., i])
-    dq = (ds @ k).div_(math.sqrt(d))  # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
-    dk = (ds.mT @ q).div_(math.sqrt(d))  # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
-    dv = p.mT @ do  # dv[..., j, e] = sum(do[..., i, e] * p[..., i, j], over=i)
+    if need_dq or need_dk:
+        dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
+        sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
+        ds = dp.sub_(sum_do_o).mul_(p)  # ds[..., i, j] = p[..., i, j] * (dp[..., i, j] - sum_do_o[..., i])
+    if need_dq:
+        dq = (ds @ k).div_(math.sqrt(d))  # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
+    if need_dk:
+        dk = (ds.mT @ q).div_(math.sqrt(d))  # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
+    if need_dv:
+        dv = p.mT @ do  # dv[..., j, e] = sum(do[..., i, e] * p[..., i, j], over=i)
     return CausalAttentionGradients(dq, dk, dv)
 
 
@@ -97,13 +103,22 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v):
         o, saved = causal_attention_forward(q, k, v)
+        need_dq, need_dk, _ = ctx.needs_input_grad
+        if not (need_dq or need_dk):
+            saved = saved._replace(o=None, v=None)
+        if not need_dk:
+            saved = saved._replace(q=without_values(saved.q))
+        if not need_dq:
+            saved = saved._replace(k=None)
         keep_in(ctx, saved, [q, k, v])
         return o
 
     @staticmethod
     @once_differentiable("causal_attention")
     def backward(ctx, do):
-        gradients = causal_attention_backward(widened(do), *CausalAttentionSaved(*kept_in(ctx)))
+        gradients = causal_attention_backward(
+            widened(do), *CausalAttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

@@ -50,10 +50,14 @@ def concatenate_forward(x: Tensor, z: Tensor) -> tuple[Tensor, ConcatenateSaved]
 
 
 @in_float32
-def concatenate_backward(dy: Tensor, a: int) -> ConcatenateGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy[..., :a]  # dx[..., a] = dy[..., a]
-    dz = dy[..., a:]  # dz[..., b] = dy[..., b + size(a)]
+def concatenate_backward(dy: Tensor, a: int, *, needs: tuple[bool, ...] | None = None) -> ConcatenateGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dz = needs or (True,) * 2
+    dx = dz = None
+    if need_dx:
+        dx = dy[..., :a]  # dx[..., a] = dy[..., a]
+    if need_dz:
+        dz = dy[..., a:]  # dz[..., b] = dy[..., b + size(a)]
     return ConcatenateGradients(dx, dz)
 
 
@@ -67,7 +71,7 @@ class _Concatenate(torch.autograd.Function):
     @staticmethod
     @once_differentiable("concatenate", linear=True)
     def backward(ctx, dy):
-        gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*kept_in(ctx)))
+        gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dz = typed(ctx, gradients)
         return dx, dz
 

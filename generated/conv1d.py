@@ -29,7 +29,17 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import (
+    check_length,
+    check_shapes,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    typed,
+    widened,
+    without_values,
+)
 
 
 class Conv1dSaved(NamedTuple):
@@ -59,15 +69,21 @@ def conv1d_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Conv1dSaved
 
 
 @in_float32
-def conv1d_backward(dy: Tensor, x: Tensor, w: Tensor) -> Conv1dGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def conv1d_backward(dy: Tensor, x: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None) -> Conv1dGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dw, need_db = needs or (True,) * 3
+    dx = dw = db = None
     n, o, _ = dy.shape
     _, c, l = x.shape
     k = w.shape[2]
-    # dx[n, c, l] = zeros, at [n, c, k + t] += sum(dy[n, o, t] * w[o, c, k], over=o)
-    dx = torch.nn.grad.conv1d_input((n, c, l), w, dy)
-    dw = torch.nn.grad.conv1d_weight(x, (o, c, k), dy)  # dw[o, c, k] = sum(dy[n, o, t] * x[n, c, k + t], over=(n, t))
-    db = dy.sum((0, 2))  # db[o] = sum(dy[n, o, t], over=(n, t))
+    if need_dx:
+        # dx[n, c, l] = zeros, at [n, c, k + t] += sum(dy[n, o, t] * w[o, c, k], over=o)
+        dx = torch.nn.grad.conv1d_input((n, c, l), w, dy)
+    if need_dw:
+        # dw[o, c, k] = sum(dy[n, o, t] * x[n, c, k + t], over=(n, t))
+        dw = torch.nn.grad.conv1d_weight(x, (o, c, k), dy)
+    if need_db:
+        db = dy.sum((0, 2))  # db[o] = sum(dy[n, o, t], over=(n, t))
     return Conv1dGradients(dx, dw, db)
 
 
@@ -75,13 +91,18 @@ class _Conv1d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, b):
         y, saved = conv1d_forward(x, w, b)
+        need_dx, need_dw, _ = ctx.needs_input_grad
+        if not need_dw:
+            saved = saved._replace(x=without_values(saved.x))
+        if not need_dx:
+            saved = saved._replace(w=without_values(saved.w))
         keep_in(ctx, saved, [x, w, b])
         return y
 
     @staticmethod
     @once_differentiable("conv1d")
     def backward(ctx, dy):
-        gradients = conv1d_backward(widened(dy), *Conv1dSaved(*kept_in(ctx)))
+        gradients = conv1d_backward(widened(dy), *Conv1dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 

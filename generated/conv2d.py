@@ -30,7 +30,17 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import (
+    check_length,
+    check_shapes,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    typed,
+    widened,
+    without_values,
+)
 
 
 class Conv2dSaved(NamedTuple):
@@ -61,16 +71,21 @@ def conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, Conv2dSaved
 
 
 @in_float32
-def conv2d_backward(dy: Tensor, x: Tensor, k: Tensor) -> Conv2dGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def conv2d_backward(dy: Tensor, x: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None) -> Conv2dGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dk, need_db = needs or (True,) * 3
+    dx = dk = db = None
     n, o, _, _ = dy.shape
     _, c, h, w = x.shape
     _, _, p, q = k.shape
-    # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += sum(dy[n, o, i, j] * k[o, c, p, q], over=o)
-    dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy)
-    # dk[o, c, p, q] = sum(dy[n, o, i, j] * x[n, c, i + p, j + q], over=(i, j, n))
-    dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy)
-    db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
+    if need_dx:
+        # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += sum(dy[n, o, i, j] * k[o, c, p, q], over=o)
+        dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy)
+    if need_dk:
+        # dk[o, c, p, q] = sum(dy[n, o, i, j] * x[n, c, i + p, j + q], over=(i, j, n))
+        dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy)
+    if need_db:
+        db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
     return Conv2dGradients(dx, dk, db)
 
 
@@ -78,13 +93,18 @@ class _Conv2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, k, b):
         y, saved = conv2d_forward(x, k, b)
+        need_dx, need_dk, _ = ctx.needs_input_grad
+        if not need_dk:
+            saved = saved._replace(x=without_values(saved.x))
+        if not need_dx:
+            saved = saved._replace(k=without_values(saved.k))
         keep_in(ctx, saved, [x, k, b])
         return y
 
     @staticmethod
     @once_differentiable("conv2d")
     def backward(ctx, dy):
-        gradients = conv2d_backward(widened(dy), *Conv2dSaved(*kept_in(ctx)))
+        gradients = conv2d_backward(widened(dy), *Conv2dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 

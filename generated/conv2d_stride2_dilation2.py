@@ -30,7 +30,17 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import (
+    check_length,
+    check_shapes,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    typed,
+    widened,
+    without_values,
+)
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -66,16 +76,23 @@ def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[T
 
 
 @in_float32
-def conv2d_stride2_dilation2_backward(dy: Tensor, x: Tensor, k: Tensor) -> Conv2dStride2Dilation2Gradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def conv2d_stride2_dilation2_backward(
+    dy: Tensor, x: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> Conv2dStride2Dilation2Gradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dk, need_db = needs or (True,) * 3
+    dx = dk = db = None
     n, o, _, _ = dy.shape
     _, c, h, w = x.shape
     _, _, p, q = k.shape
-    # dx[n, c, h, w] = zeros, at [n, c, 2*i + 2*p, 2*j + 2*q] += sum(dy[n, o, i, j] * k[o, c, p, q], over=o)
-    dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy, stride=2, dilation=2)
-    # dk[o, c, p, q] = sum(dy[n, o, i, j] * x[n, c, 2*i + 2*p, 2*j + 2*q], over=(i, j, n))
-    dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy, stride=2, dilation=2)
-    db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
+    if need_dx:
+        # dx[n, c, h, w] = zeros, at [n, c, 2*i + 2*p, 2*j + 2*q] += sum(dy[n, o, i, j] * k[o, c, p, q], over=o)
+        dx = torch.nn.grad.conv2d_input((n, c, h, w), k, dy, stride=2, dilation=2)
+    if need_dk:
+        # dk[o, c, p, q] = sum(dy[n, o, i, j] * x[n, c, 2*i + 2*p, 2*j + 2*q], over=(i, j, n))
+        dk = torch.nn.grad.conv2d_weight(x, (o, c, p, q), dy, stride=2, dilation=2)
+    if need_db:
+        db = dy.sum((0, 2, 3))  # db[o] = sum(dy[n, o, i, j], over=(i, j, n))
     return Conv2dStride2Dilation2Gradients(dx, dk, db)
 
 
@@ -83,13 +100,20 @@ class _Conv2dStride2Dilation2(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, k, b):
         y, saved = conv2d_stride2_dilation2_forward(x, k, b)
+        need_dx, need_dk, _ = ctx.needs_input_grad
+        if not need_dk:
+            saved = saved._replace(x=without_values(saved.x))
+        if not need_dx:
+            saved = saved._replace(k=without_values(saved.k))
         keep_in(ctx, saved, [x, k, b])
         return y
 
     @staticmethod
     @once_differentiable("conv2d_stride2_dilation2")
     def backward(ctx, dy):
-        gradients = conv2d_stride2_dilation2_backward(widened(dy), *Conv2dStride2Dilation2Saved(*kept_in(ctx)))
+        gradients = conv2d_stride2_dilation2_backward(
+            widened(dy), *Conv2dStride2Dilation2Saved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 

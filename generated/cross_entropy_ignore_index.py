@@ -72,16 +72,23 @@ def cross_entropy_ignore_index_forward(
 
 @in_float32
 def cross_entropy_ignore_index_backward(
-    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, count: Tensor, y: Tensor, ignore_index: float
+    dloss: Tensor,
+    exp_z_minus_m: Tensor,
+    s: Tensor,
+    count: Tensor,
+    y: Tensor,
+    ignore_index: float,
+    *,
+    needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, from dloss and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
     y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
     # dlogp[n] = where(y_is_not_ignore_index[n], -dloss[] / count[], 0)
     dlogp = torch.where(y_is_not_ignore_index, -dloss / count, 0)
     y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
     dz = (-dlogp / s)[:, None] * exp_z_minus_m  # dz[n, c] = -dlogp[n] / s[n] * exp_z_minus_m[n, c]
     dz.scatter_add_(1, y_read.unsqueeze(1), dlogp.unsqueeze(1))  # dz[n, c] = dz, at [n, y_read[n]] += dlogp[n]
-    return dz
+    return dz if needs is None or needs[0] else None
 
 
 class _CrossEntropyIgnoreIndex(torch.autograd.Function):

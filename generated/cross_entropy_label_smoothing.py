@@ -70,16 +70,22 @@ def cross_entropy_label_smoothing_forward(
 
 @in_float32
 def cross_entropy_label_smoothing_backward(
-    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, y: Tensor, smoothing: float
+    dloss: Tensor,
+    exp_z_minus_m: Tensor,
+    s: Tensor,
+    y: Tensor,
+    smoothing: float,
+    *,
+    needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, from dloss and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
     n, c = exp_z_minus_m.shape
     ds = dloss / n / s  # ds[n] = dloss[] / size(n) / s[n]
     # dz[n, c] = ds[n] * exp_z_minus_m[n, c] - smoothing * dloss[] / (size(c) * size(n))
     dz = (ds * exp_z_minus_m).sub_(dloss, alpha=ratio_of(smoothing, c * n))
     # dz[n, c] = dz, at [n, y[n]] += dloss[] * (smoothing - 1) / size(n)
     dz.scatter_add_(1, y.unsqueeze(1), (dloss * (smoothing - 1) / n).expand(n, 1))
-    return dz
+    return dz if needs is None or needs[0] else None
 
 
 class _CrossEntropyLabelSmoothing(torch.autograd.Function):

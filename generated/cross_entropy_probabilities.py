@@ -58,13 +58,19 @@ def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, C
 
 
 @in_float32
-def cross_entropy_probabilities_backward(dloss: Tensor, logp: Tensor, t: Tensor) -> CrossEntropyProbabilitiesGradients:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def cross_entropy_probabilities_backward(
+    dloss: Tensor, logp: Tensor, t: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> CrossEntropyProbabilitiesGradients:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    need_dz, need_dt = needs or (True,) * 2
+    dz = dt = None
     n = logp.shape[0]
-    sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-    # dz[n, c] = dloss[] / size(n) * (sum_t[n] * exp(logp[n, c]) - t[n, c])
-    dz = torch.exp(logp).mul_(sum_t).sub_(t).mul_(dloss / n)
-    dt = -dloss / n * logp  # dt[n, c] = -dloss[] / size(n) * logp[n, c]
+    if need_dz:
+        sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
+        # dz[n, c] = dloss[] / size(n) * (sum_t[n] * exp(logp[n, c]) - t[n, c])
+        dz = torch.exp(logp).mul_(sum_t).sub_(t).mul_(dloss / n)
+    if need_dt:
+        dt = -dloss / n * logp  # dt[n, c] = -dloss[] / size(n) * logp[n, c]
     return CrossEntropyProbabilitiesGradients(dz, dt)
 
 
@@ -72,13 +78,18 @@ class _CrossEntropyProbabilities(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, t):
         loss, saved = cross_entropy_probabilities_forward(z, t)
+        need_dz, _ = ctx.needs_input_grad
+        if not need_dz:
+            saved = saved._replace(t=None)
         keep_in(ctx, saved, [z, t])
         return loss
 
     @staticmethod
     @once_differentiable("cross_entropy_probabilities")
     def backward(ctx, dloss):
-        gradients = cross_entropy_probabilities_backward(widened(dloss), *CrossEntropyProbabilitiesSaved(*kept_in(ctx)))
+        gradients = cross_entropy_probabilities_backward(
+            widened(dloss), *CrossEntropyProbabilitiesSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dz, dt = typed(ctx, gradients)
         return dz, dt
 

@@ -64,16 +64,23 @@ def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tupl
 
 @in_float32
 def cross_entropy_weighted_backward(
-    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
+    dloss: Tensor,
+    exp_z_minus_m: Tensor,
+    s: Tensor,
+    weight_sum: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    *,
+    needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, from dloss and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
     # dloss_weight_sum_weight[n] = dloss[] / weight_sum[] * weight[n]
     dloss_weight_sum_weight = dloss / weight_sum * weight
     # dz[n, c] = dloss_weight_sum_weight[n] / s[n] * exp_z_minus_m[n, c]
     dz = (dloss_weight_sum_weight / s)[:, None] * exp_z_minus_m
     # dz[n, c] = dz, at [n, y[n]] += -dloss_weight_sum_weight[n]
     dz.scatter_add_(1, y.unsqueeze(1), (-dloss_weight_sum_weight).unsqueeze(1))
-    return dz
+    return dz if needs is None or needs[0] else None
 
 
 class _CrossEntropyWeighted(torch.autograd.Function):

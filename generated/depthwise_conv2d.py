@@ -30,7 +30,17 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import (
+    check_length,
+    check_shapes,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    typed,
+    widened,
+    without_values,
+)
 
 
 class DepthwiseConv2dSaved(NamedTuple):
@@ -62,16 +72,23 @@ def depthwise_conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, D
 
 
 @in_float32
-def depthwise_conv2d_backward(dy: Tensor, x: Tensor, k: Tensor) -> DepthwiseConv2dGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def depthwise_conv2d_backward(
+    dy: Tensor, x: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> DepthwiseConv2dGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dk, need_db = needs or (True,) * 3
+    dx = dk = db = None
     n, c, _, _ = dy.shape
     _, _, h, w = x.shape
     _, p, q = k.shape
-    # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += k[c, p, q] * dy[n, c, i, j]
-    dx = torch.nn.grad.conv2d_input((n, c, h, w), k[:, None], dy, groups=c)
-    # dk[c, p, q] = sum(dy[n, c, i, j] * x[n, c, i + p, j + q], over=(i, j, n))
-    dk = torch.nn.grad.conv2d_weight(x, (c, 1, p, q), dy, groups=c).squeeze(1)
-    db = dy.sum((0, 2, 3))  # db[c] = sum(dy[n, c, i, j], over=(i, j, n))
+    if need_dx:
+        # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += k[c, p, q] * dy[n, c, i, j]
+        dx = torch.nn.grad.conv2d_input((n, c, h, w), k[:, None], dy, groups=c)
+    if need_dk:
+        # dk[c, p, q] = sum(dy[n, c, i, j] * x[n, c, i + p, j + q], over=(i, j, n))
+        dk = torch.nn.grad.conv2d_weight(x, (c, 1, p, q), dy, groups=c).squeeze(1)
+    if need_db:
+        db = dy.sum((0, 2, 3))  # db[c] = sum(dy[n, c, i, j], over=(i, j, n))
     return DepthwiseConv2dGradients(dx, dk, db)
 
 
@@ -79,13 +96,20 @@ class _DepthwiseConv2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, k, b):
         y, saved = depthwise_conv2d_forward(x, k, b)
+        need_dx, need_dk, _ = ctx.needs_input_grad
+        if not need_dk:
+            saved = saved._replace(x=without_values(saved.x))
+        if not need_dx:
+            saved = saved._replace(k=without_values(saved.k))
         keep_in(ctx, saved, [x, k, b])
         return y
 
     @staticmethod
     @once_differentiable("depthwise_conv2d")
     def backward(ctx, dy):
-        gradients = depthwise_conv2d_backward(widened(dy), *DepthwiseConv2dSaved(*kept_in(ctx)))
+        gradients = depthwise_conv2d_backward(
+            widened(dy), *DepthwiseConv2dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 

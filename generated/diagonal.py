@@ -41,12 +41,12 @@ def diagonal_forward(x: Tensor) -> tuple[Tensor, DiagonalSaved]:
 
 
 @in_float32
-def diagonal_backward(dy: Tensor, i2: int) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def diagonal_backward(dy: Tensor, i2: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     *leading, i = dy.shape
     dx = dy.new_zeros(*leading, i, i2)
     dx.diagonal(dim1=-2, dim2=-1).add_(dy)  # dx[..., i, i2] = zeros, at [..., i, i] += dy[..., i]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Diagonal(torch.autograd.Function):

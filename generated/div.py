@@ -50,24 +50,30 @@ def div_forward(x: Tensor, y: Tensor) -> tuple[Tensor, DivSaved]:
 
 
 @in_float32
-def div_backward(dz: Tensor, z: Tensor, y: Tensor) -> DivGradients:
-    """The gradient of every real input, from dz and what the forward saved."""
+def div_backward(dz: Tensor, z: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> DivGradients:
+    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    need_dx, need_dy = needs or (True,) * 2
+    dy = None
     dx = dz / y  # dx[...] = dz[...] / y[...]
-    dy = -dx * z  # dy[...] = -dx[...] * z[...]
-    return DivGradients(dx, dy)
+    if need_dy:
+        dy = -dx * z  # dy[...] = -dx[...] * z[...]
+    return DivGradients(dx if need_dx else None, dy)
 
 
 class _Div(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = div_forward(x, y)
+        _, need_dy = ctx.needs_input_grad
+        if not need_dy:
+            saved = saved._replace(z=None)
         keep_in(ctx, saved, [x, y])
         return z
 
     @staticmethod
     @once_differentiable("div")
     def backward(ctx, dz):
-        gradients = div_backward(widened(dz), *DivSaved(*kept_in(ctx)))
+        gradients = div_backward(widened(dz), *DivSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

@@ -51,11 +51,17 @@ def div_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, DivColumnSaved]:
 
 
 @in_float32
-def div_column_backward(dy: Tensor, y: Tensor, c: Tensor) -> DivColumnGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    dx = dy / c[..., None]  # dx[..., d] = dy[..., d] / c[...]
-    sum_dy_y = (dy * y).sum(-1)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-    dc = -sum_dy_y / c  # dc[...] = -sum_dy_y[...] / c[...]
+def div_column_backward(
+    dy: Tensor, y: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> DivColumnGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dc = needs or (True,) * 2
+    dx = dc = None
+    if need_dx:
+        dx = dy / c[..., None]  # dx[..., d] = dy[..., d] / c[...]
+    if need_dc:
+        sum_dy_y = (dy * y).sum(-1)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
+        dc = -sum_dy_y / c  # dc[...] = -sum_dy_y[...] / c[...]
     return DivColumnGradients(dx, dc)
 
 
@@ -63,13 +69,16 @@ class _DivColumn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, c):
         y, saved = div_column_forward(x, c)
+        _, need_dc = ctx.needs_input_grad
+        if not need_dc:
+            saved = saved._replace(y=None)
         keep_in(ctx, saved, [x, c])
         return y
 
     @staticmethod
     @once_differentiable("div_column")
     def backward(ctx, dy):
-        gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept_in(ctx)))
+        gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dc = typed(ctx, gradients)
         return dx, dc
 

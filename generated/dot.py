@@ -50,10 +50,14 @@ def dot_forward(a: Tensor, b: Tensor) -> tuple[Tensor, DotSaved]:
 
 
 @in_float32
-def dot_backward(dy: Tensor, a: Tensor, b: Tensor) -> DotGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    da = dy * b  # da[i] = dy[] * b[i]
-    db = dy * a  # db[i] = dy[] * a[i]
+def dot_backward(dy: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None) -> DotGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_da, need_db = needs or (True,) * 2
+    da = db = None
+    if need_da:
+        da = dy * b  # da[i] = dy[] * b[i]
+    if need_db:
+        db = dy * a  # db[i] = dy[] * a[i]
     return DotGradients(da, db)
 
 
@@ -61,13 +65,18 @@ class _Dot(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         y, saved = dot_forward(a, b)
+        need_da, need_db = ctx.needs_input_grad
+        if not need_db:
+            saved = saved._replace(a=None)
+        if not need_da:
+            saved = saved._replace(b=None)
         keep_in(ctx, saved, [a, b])
         return y
 
     @staticmethod
     @once_differentiable("dot")
     def backward(ctx, dy):
-        gradients = dot_backward(widened(dy), *DotSaved(*kept_in(ctx)))
+        gradients = dot_backward(widened(dy), *DotSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
         return da, db
 

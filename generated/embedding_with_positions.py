@@ -56,12 +56,18 @@ def embedding_with_positions_forward(C: Tensor, P: Tensor, ix: Tensor) -> tuple[
 
 
 @in_float32
-def embedding_with_positions_backward(dx: Tensor, ix: Tensor, v: int) -> EmbeddingWithPositionsGradients:
-    """The gradient of every real input, from dx and what the forward saved."""
+def embedding_with_positions_backward(
+    dx: Tensor, ix: Tensor, v: int, *, needs: tuple[bool, ...] | None = None
+) -> EmbeddingWithPositionsGradients:
+    """The gradient of every real input, None where `needs` has False, from dx and what the forward saved."""
+    need_dC, need_dP = needs or (True,) * 2
+    dC = dP = None
     *_, t, e = dx.shape
-    # dC[v, e] = zeros, at [ix[..., t], e] += dx[..., t, e]
-    dC = dx.new_zeros(v, e).index_add_(0, ix.reshape(-1), dx.reshape(ix.numel(), e))
-    dP = dx.sum_to_size(t, e)  # dP[t, e] = sum(dx[..., t, e], over=...)
+    if need_dC:
+        # dC[v, e] = zeros, at [ix[..., t], e] += dx[..., t, e]
+        dC = dx.new_zeros(v, e).index_add_(0, ix.reshape(-1), dx.reshape(ix.numel(), e))
+    if need_dP:
+        dP = dx.sum_to_size(t, e)  # dP[t, e] = sum(dx[..., t, e], over=...)
     return EmbeddingWithPositionsGradients(dC, dP)
 
 
@@ -69,13 +75,18 @@ class _EmbeddingWithPositions(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, P, ix):
         x, saved = embedding_with_positions_forward(C, P, ix)
+        need_dC, _, _ = ctx.needs_input_grad
+        if not need_dC:
+            saved = saved._replace(ix=None)
         keep_in(ctx, saved, [C, P])
         return x
 
     @staticmethod
     @once_differentiable("embedding_with_positions", linear=True)
     def backward(ctx, dx):
-        gradients = embedding_with_positions_backward(widened(dx), *EmbeddingWithPositionsSaved(*kept_in(ctx)))
+        gradients = embedding_with_positions_backward(
+            widened(dx), *EmbeddingWithPositionsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2]
+        )
         dC, dP = typed(ctx, gradients)
         return dC, dP, None
 

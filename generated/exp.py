@@ -40,10 +40,10 @@ def exp_forward(x: Tensor) -> tuple[Tensor, ExpSaved]:
 
 
 @in_float32
-def exp_backward(dy: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def exp_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = dy * y  # dx[...] = dy[...] * y[...]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Exp(torch.autograd.Function):

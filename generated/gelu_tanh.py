@@ -55,10 +55,10 @@ def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
 
 
 @in_float32
-def gelu_tanh_backward(dy: Tensor, dy_dx: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def gelu_tanh_backward(dy: Tensor, dy_dx: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _GeluTanh(torch.autograd.Function):

@@ -42,7 +42,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened, without_values
 
 
 class GroupedQueryAttentionSaved(NamedTuple):
@@ -79,22 +79,28 @@ def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
 
 @in_float32
 def grouped_query_attention_backward(
-    do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor
+    do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> GroupedQueryAttentionGradients:
-    """The gradient of every real input, from do and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from do and what the forward saved."""
+    need_dq, need_dk, need_dv = needs or (True,) * 3
+    dq = dk = dv = None
     d = q.shape[-1]
-    # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
-    dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
-    # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
-    sum_do_o = (do * o).sum(-1, keepdim=True)
-    # ds[..., g, h, i, j] = p[..., g, h, i, j] * (dp[..., g, h, i, j] - sum_do_o[..., g, h, i])
-    ds = dp.sub_(sum_do_o).mul_(p)
-    # dq[..., g, h, i, d] = sum(k[..., g, j, d] * ds[..., g, h, i, j], over=j) / sqrt(size(d))
-    dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k).div_(math.sqrt(d))
-    # dk[..., g, j, d] = sum(ds[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
-    dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q).div_(math.sqrt(d))
-    # dv[..., g, j, e] = sum(do[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
-    dv = torch.einsum("...ghij, ...ghie -> ...gje", p, do)
+    if need_dq or need_dk:
+        # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
+        dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
+        # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
+        sum_do_o = (do * o).sum(-1, keepdim=True)
+        # ds[..., g, h, i, j] = p[..., g, h, i, j] * (dp[..., g, h, i, j] - sum_do_o[..., g, h, i])
+        ds = dp.sub_(sum_do_o).mul_(p)
+    if need_dq:
+        # dq[..., g, h, i, d] = sum(k[..., g, j, d] * ds[..., g, h, i, j], over=j) / sqrt(size(d))
+        dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k).div_(math.sqrt(d))
+    if need_dk:
+        # dk[..., g, j, d] = sum(ds[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
+        dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q).div_(math.sqrt(d))
+    if need_dv:
+        # dv[..., g, j, e] = sum(do[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
+        dv = torch.einsum("...ghij, ...ghie -> ...gje", p, do)
     return GroupedQueryAttentionGradients(dq, dk, dv)
 
 
@@ -102,13 +108,22 @@ class _GroupedQueryAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v):
         o, saved = grouped_query_attention_forward(q, k, v)
+        need_dq, need_dk, _ = ctx.needs_input_grad
+        if not (need_dq or need_dk):
+            saved = saved._replace(o=None, v=None)
+        if not need_dk:
+            saved = saved._replace(q=without_values(saved.q))
+        if not need_dq:
+            saved = saved._replace(k=None)
         keep_in(ctx, saved, [q, k, v])
         return o
 
     @staticmethod
     @once_differentiable("grouped_query_attention")
     def backward(ctx, do):
-        gradients = grouped_query_attention_backward(widened(do), *GroupedQueryAttentionSaved(*kept_in(ctx)))
+        gradients = grouped_query_attention_backward(
+            widened(do), *GroupedQueryAttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 

@@ -45,7 +45,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import (
+    check_length,
+    check_shapes,
+    in_float32,
+    keep_in,
+    kept_in,
+    once_differentiable,
+    typed,
+    widened,
+    without_values,
+)
 
 
 class GroupnormSaved(NamedTuple):
@@ -87,27 +97,37 @@ def groupnorm_forward(
 
 
 @in_float32
-def groupnorm_backward(dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) -> GroupnormGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def groupnorm_backward(
+    dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> GroupnormGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dgamma, need_dbeta = needs or (True,) * 3
+    dx = dgamma = dbeta = None
     groups = rstd.shape[1]
     k = zhat.shape[2]
     s = dy.shape[2]
-    xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
-    sum_dy_xhat = (dy * xhat).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat[n, c, s], over=s)
-    gamma_apart = gamma.unflatten(0, (groups, k))
-    # mean_dxhat_zhat[n, g] = mean(gamma[(g, k)] * sum_dy_xhat[n, (g, k)], over=k) / size(s)
-    mean_dxhat_zhat = (gamma_apart * sum_dy_xhat.unflatten(1, (groups, k))).mean(2) / s
-    sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
-    # mean_dxhat[n, g] = mean(gamma[(g, k)] * sum_dy[n, (g, k)], over=k) / size(s)
-    mean_dxhat = (gamma_apart * sum_dy.unflatten(1, (groups, k))).mean(2) / s
-    dz = (
-        (rstd * gamma_apart[:, :, None] * dy.unflatten(1, (groups, k)))
-        .addcmul_(rstd * mean_dxhat_zhat[:, :, None, None], zhat, value=-1)
-        .sub_(rstd * mean_dxhat[:, :, None, None])
-    )
-    dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, c // size(k), c % size(k), s]
-    dgamma = sum_dy_xhat.sum(0)  # dgamma[c] = sum(sum_dy_xhat[n, c], over=n)
-    dbeta = sum_dy.sum(0)  # dbeta[c] = sum(sum_dy[n, c], over=n)
+    if need_dx or need_dgamma:
+        xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
+        sum_dy_xhat = (dy * xhat).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat[n, c, s], over=s)
+    if need_dx:
+        gamma_apart = gamma.unflatten(0, (groups, k))
+        # mean_dxhat_zhat[n, g] = mean(gamma[(g, k)] * sum_dy_xhat[n, (g, k)], over=k) / size(s)
+        mean_dxhat_zhat = (gamma_apart * sum_dy_xhat.unflatten(1, (groups, k))).mean(2) / s
+    if need_dx or need_dbeta:
+        sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
+    if need_dx:
+        # mean_dxhat[n, g] = mean(gamma[(g, k)] * sum_dy[n, (g, k)], over=k) / size(s)
+        mean_dxhat = (gamma_apart * sum_dy.unflatten(1, (groups, k))).mean(2) / s
+        dz = (
+            (rstd * gamma_apart[:, :, None] * dy.unflatten(1, (groups, k)))
+            .addcmul_(rstd * mean_dxhat_zhat[:, :, None, None], zhat, value=-1)
+            .sub_(rstd * mean_dxhat[:, :, None, None])
+        )
+        dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, c // size(k), c % size(k), s]
+    if need_dgamma:
+        dgamma = sum_dy_xhat.sum(0)  # dgamma[c] = sum(sum_dy_xhat[n, c], over=n)
+    if need_dbeta:
+        dbeta = sum_dy.sum(0)  # dbeta[c] = sum(sum_dy[n, c], over=n)
     return GroupnormGradients(dx, dgamma, dbeta)
 
 
@@ -115,13 +135,18 @@ class _Groupnorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, groups, eps):
         y, saved = groupnorm_forward(x, gamma, beta, groups, eps)
+        need_dx, need_dgamma, _, _, _ = ctx.needs_input_grad
+        if not need_dx:
+            saved = saved._replace(rstd=without_values(saved.rstd), gamma=None)
+        if not (need_dx or need_dgamma):
+            saved = saved._replace(zhat=without_values(saved.zhat))
         keep_in(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable("groupnorm")
     def backward(ctx, dy):
-        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept_in(ctx)))
+        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:3])
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 

@@ -60,14 +60,19 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
 
 
 @in_float32
-def huber_backward(dloss: Tensor, t_minus_x: Tensor, threshold: float) -> HuberGradients:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def huber_backward(
+    dloss: Tensor, t_minus_x: Tensor, threshold: float, *, needs: tuple[bool, ...] | None = None
+) -> HuberGradients:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    need_dx, need_dt = needs or (True,) * 2
+    dx = None
     leading = t_minus_x.shape[:]
     r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
     # dt_minus_x[...] = dloss[] / size(...) * sign(t_minus_x[...]) * minimum(r[...], threshold)
     dt_minus_x = torch.sign(t_minus_x).mul_(r.clamp_(max=threshold)).mul_(dloss / math.prod(leading))
-    dx = -dt_minus_x  # dx[...] = -dt_minus_x[...]
-    return HuberGradients(dx, dt_minus_x)
+    if need_dx:
+        dx = -dt_minus_x  # dx[...] = -dt_minus_x[...]
+    return HuberGradients(dx, dt_minus_x if need_dt else None)
 
 
 class _Huber(torch.autograd.Function):
@@ -80,7 +85,7 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     @once_differentiable("huber")
     def backward(ctx, dloss):
-        gradients = huber_backward(widened(dloss), *HuberSaved(*kept_in(ctx)))
+        gradients = huber_backward(widened(dloss), *HuberSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2])
         dx, dt = typed(ctx, gradients)
         return dx, dt, None
 

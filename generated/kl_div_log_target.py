@@ -55,13 +55,19 @@ def kl_div_log_target_forward(logp: Tensor, logt: Tensor) -> tuple[Tensor, KlDiv
 
 
 @in_float32
-def kl_div_log_target_backward(dloss: Tensor, exp_logt: Tensor, logt_minus_logp: Tensor) -> KlDivLogTargetGradients:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def kl_div_log_target_backward(
+    dloss: Tensor, exp_logt: Tensor, logt_minus_logp: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> KlDivLogTargetGradients:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    need_dlogp, need_dlogt = needs or (True,) * 2
+    dlogp = dlogt = None
     n = exp_logt.shape[0]
     dloss_over_n_exp_logt = dloss / n * exp_logt  # dloss_over_n_exp_logt[n, c] = dloss[] / size(n) * exp_logt[n, c]
-    dlogp = -dloss_over_n_exp_logt  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
-    # dlogt[n, c] = dloss_over_n_exp_logt[n, c] * (1 + logt_minus_logp[n, c])
-    dlogt = dloss_over_n_exp_logt.mul_(1 + logt_minus_logp)
+    if need_dlogp:
+        dlogp = -dloss_over_n_exp_logt  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
+    if need_dlogt:
+        # dlogt[n, c] = dloss_over_n_exp_logt[n, c] * (1 + logt_minus_logp[n, c])
+        dlogt = dloss_over_n_exp_logt.mul_(1 + logt_minus_logp)
     return KlDivLogTargetGradients(dlogp, dlogt)
 
 
@@ -69,13 +75,18 @@ class _KlDivLogTarget(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logp, logt):
         loss, saved = kl_div_log_target_forward(logp, logt)
+        _, need_dlogt = ctx.needs_input_grad
+        if not need_dlogt:
+            saved = saved._replace(logt_minus_logp=None)
         keep_in(ctx, saved, [logp, logt])
         return loss
 
     @staticmethod
     @once_differentiable("kl_div_log_target")
     def backward(ctx, dloss):
-        gradients = kl_div_log_target_backward(widened(dloss), *KlDivLogTargetSaved(*kept_in(ctx)))
+        gradients = kl_div_log_target_backward(
+            widened(dloss), *KlDivLogTargetSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dlogp, dlogt = typed(ctx, gradients)
         return dlogp, dlogt
 

@@ -54,12 +54,15 @@ def l1_forward(x: Tensor, t: Tensor) -> tuple[Tensor, L1Saved]:
 
 
 @in_float32
-def l1_backward(dloss: Tensor, error: Tensor) -> L1Gradients:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def l1_backward(dloss: Tensor, error: Tensor, *, needs: tuple[bool, ...] | None = None) -> L1Gradients:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    need_dx, need_dt = needs or (True,) * 2
+    dt = None
     leading = error.shape[:]
     derror = torch.sign(error).mul_(dloss / math.prod(leading))  # derror[...] = dloss[] / size(...) * sign(error[...])
-    dt = -derror  # dt[...] = -derror[...]
-    return L1Gradients(derror, dt)
+    if need_dt:
+        dt = -derror  # dt[...] = -derror[...]
+    return L1Gradients(derror if need_dx else None, dt)
 
 
 class _L1(torch.autograd.Function):
@@ -72,7 +75,7 @@ class _L1(torch.autograd.Function):
     @staticmethod
     @once_differentiable("l1", linear=True)
     def backward(ctx, dloss):
-        gradients = l1_backward(widened(dloss), *L1Saved(*kept_in(ctx)))
+        gradients = l1_backward(widened(dloss), *L1Saved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

@@ -70,16 +70,25 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05
 
 
 @in_float32
-def layernorm_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) -> LayernormGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def layernorm_backward(
+    dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> LayernormGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dgamma, need_dbeta = needs or (True,) * 3
+    dx = dgamma = dbeta = None
     d = dy.shape[-1]
-    dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
-    mean_dxhat_xhat = dy_xhat @ gamma / d  # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
-    mean_dxhat = dy @ gamma / d  # mean_dxhat[...] = sum(gamma[d] * dy[..., d], over=d) / size(d)
-    # dx[..., d] = rstd[...] * (gamma[d] * dy[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat[...])
-    dx = (gamma * dy).addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat[..., None]).mul_(rstd)
-    dgamma = dy_xhat.sum_to_size(d)  # dgamma[d] = sum(dy_xhat[..., d], over=...)
-    dbeta = dy.sum_to_size(d)  # dbeta[d] = sum(dy[..., d], over=...)
+    if need_dx or need_dgamma:
+        dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
+    if need_dx:
+        # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
+        mean_dxhat_xhat = dy_xhat @ gamma / d
+        mean_dxhat = dy @ gamma / d  # mean_dxhat[...] = sum(gamma[d] * dy[..., d], over=d) / size(d)
+        # dx[..., d] = rstd[...] * (gamma[d] * dy[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat[...])
+        dx = (gamma * dy).addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat[..., None]).mul_(rstd)
+    if need_dgamma:
+        dgamma = dy_xhat.sum_to_size(d)  # dgamma[d] = sum(dy_xhat[..., d], over=...)
+    if need_dbeta:
+        dbeta = dy.sum_to_size(d)  # dbeta[d] = sum(dy[..., d], over=...)
     return LayernormGradients(dx, dgamma, dbeta)
 
 
@@ -87,13 +96,18 @@ class _Layernorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, beta, eps):
         y, saved = layernorm_forward(x, gamma, beta, eps)
+        need_dx, need_dgamma, _, _ = ctx.needs_input_grad
+        if not need_dx:
+            saved = saved._replace(rstd=None, gamma=None)
+        if not (need_dx or need_dgamma):
+            saved = saved._replace(xhat=None)
         keep_in(ctx, saved, [x, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable("layernorm")
     def backward(ctx, dy):
-        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept_in(ctx)))
+        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:3])
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None
 

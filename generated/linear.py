@@ -56,12 +56,17 @@ def linear_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, LinearSaved
 
 
 @in_float32
-def linear_backward(dy: Tensor, x: Tensor, w: Tensor) -> LinearGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def linear_backward(dy: Tensor, x: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None) -> LinearGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dw, need_db = needs or (True,) * 3
+    dx = dw = db = None
     o = dy.shape[-1]
-    dx = dy @ w.T  # dx[..., i] = sum(dy[..., o] * w[i, o], over=o)
-    dw = torch.einsum("...i, ...o -> io", x, dy)  # dw[i, o] = sum(dy[..., o] * x[..., i], over=...)
-    db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
+    if need_dx:
+        dx = dy @ w.T  # dx[..., i] = sum(dy[..., o] * w[i, o], over=o)
+    if need_dw:
+        dw = torch.einsum("...i, ...o -> io", x, dy)  # dw[i, o] = sum(dy[..., o] * x[..., i], over=...)
+    if need_db:
+        db = dy.sum_to_size(o)  # db[o] = sum(dy[..., o], over=...)
     return LinearGradients(dx, dw, db)
 
 
@@ -69,13 +74,18 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, b):
         y, saved = linear_forward(x, w, b)
+        need_dx, need_dw, _ = ctx.needs_input_grad
+        if not need_dw:
+            saved = saved._replace(x=None)
+        if not need_dx:
+            saved = saved._replace(w=None)
         keep_in(ctx, saved, [x, w, b])
         return y
 
     @staticmethod
     @once_differentiable("linear")
     def backward(ctx, dy):
-        gradients = linear_backward(widened(dy), *LinearSaved(*kept_in(ctx)))
+        gradients = linear_backward(widened(dy), *LinearSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 

@@ -40,10 +40,10 @@ def log_forward(x: Tensor) -> tuple[Tensor, LogSaved]:
 
 
 @in_float32
-def log_backward(dy: Tensor, x: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def log_backward(dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = dy / x  # dx[...] = dy[...] / x[...]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Log(torch.autograd.Function):

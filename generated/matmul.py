@@ -50,10 +50,14 @@ def matmul_forward(a: Tensor, b: Tensor) -> tuple[Tensor, MatmulSaved]:
 
 
 @in_float32
-def matmul_backward(dc: Tensor, a: Tensor, b: Tensor) -> MatmulGradients:
-    """The gradient of every real input, from dc and what the forward saved."""
-    da = dc @ b.T  # da[i, k] = sum(b[k, j] * dc[i, j], over=j)
-    db = a.T @ dc  # db[k, j] = sum(a[i, k] * dc[i, j], over=i)
+def matmul_backward(dc: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None) -> MatmulGradients:
+    """The gradient of every real input, None where `needs` has False, from dc and what the forward saved."""
+    need_da, need_db = needs or (True,) * 2
+    da = db = None
+    if need_da:
+        da = dc @ b.T  # da[i, k] = sum(b[k, j] * dc[i, j], over=j)
+    if need_db:
+        db = a.T @ dc  # db[k, j] = sum(a[i, k] * dc[i, j], over=i)
     return MatmulGradients(da, db)
 
 
@@ -61,13 +65,18 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         c, saved = matmul_forward(a, b)
+        need_da, need_db = ctx.needs_input_grad
+        if not need_db:
+            saved = saved._replace(a=None)
+        if not need_da:
+            saved = saved._replace(b=None)
         keep_in(ctx, saved, [a, b])
         return c
 
     @staticmethod
     @once_differentiable("matmul")
     def backward(ctx, dc):
-        gradients = matmul_backward(widened(dc), *MatmulSaved(*kept_in(ctx)))
+        gradients = matmul_backward(widened(dc), *MatmulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
         return da, db
 

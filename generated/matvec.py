@@ -51,10 +51,14 @@ def matvec_forward(a: Tensor, x: Tensor) -> tuple[Tensor, MatvecSaved]:
 
 
 @in_float32
-def matvec_backward(dy: Tensor, a: Tensor, x: Tensor) -> MatvecGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    da = dy[:, None] * x  # da[i, k] = dy[i] * x[k]
-    dx = sum_of_rows(dy, a)  # dx[k] = sum(dy[i] * a[i, k], over=i)
+def matvec_backward(dy: Tensor, a: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> MatvecGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_da, need_dx = needs or (True,) * 2
+    da = dx = None
+    if need_da:
+        da = dy[:, None] * x  # da[i, k] = dy[i] * x[k]
+    if need_dx:
+        dx = sum_of_rows(dy, a)  # dx[k] = sum(dy[i] * a[i, k], over=i)
     return MatvecGradients(da, dx)
 
 
@@ -62,13 +66,18 @@ class _Matvec(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, x):
         y, saved = matvec_forward(a, x)
+        need_da, need_dx = ctx.needs_input_grad
+        if not need_dx:
+            saved = saved._replace(a=None)
+        if not need_da:
+            saved = saved._replace(x=None)
         keep_in(ctx, saved, [a, x])
         return y
 
     @staticmethod
     @once_differentiable("matvec")
     def backward(ctx, dy):
-        gradients = matvec_backward(widened(dy), *MatvecSaved(*kept_in(ctx)))
+        gradients = matvec_backward(widened(dy), *MatvecSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, dx = typed(ctx, gradients)
         return da, dx
 

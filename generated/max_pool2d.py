@@ -53,8 +53,10 @@ def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
 
 
 @in_float32
-def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def max_pool2d_backward(
+    dy: Tensor, y: Tensor, x: Tensor, height: int, width: int, *, needs: tuple[bool, ...] | None = None
+) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     n, c, i, j = dy.shape
     _, _, h, w = x.shape
     sum_x_y = dy.new_zeros(n, c, i, j)
@@ -69,7 +71,7 @@ def max_pool2d_backward(dy: Tensor, y: Tensor, x: Tensor, height: int, width: in
             dx[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] += dx_share * (
                 x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
             ).view(torch.int8)
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _MaxPool2d(torch.autograd.Function):

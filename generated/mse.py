@@ -51,12 +51,15 @@ def mse_forward(x: Tensor, t: Tensor) -> tuple[Tensor, MseSaved]:
 
 
 @in_float32
-def mse_backward(dloss: Tensor, x_minus_t: Tensor) -> MseGradients:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def mse_backward(dloss: Tensor, x_minus_t: Tensor, *, needs: tuple[bool, ...] | None = None) -> MseGradients:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    need_dx, need_dt = needs or (True,) * 2
+    dt = None
     leading = x_minus_t.shape[:]
     dx = 2 * dloss / math.prod(leading) * x_minus_t  # dx[...] = 2 * dloss[] / size(...) * x_minus_t[...]
-    dt = -dx  # dt[...] = -dx[...]
-    return MseGradients(dx, dt)
+    if need_dt:
+        dt = -dx  # dt[...] = -dx[...]
+    return MseGradients(dx if need_dx else None, dt)
 
 
 class _Mse(torch.autograd.Function):
@@ -69,7 +72,7 @@ class _Mse(torch.autograd.Function):
     @staticmethod
     @once_differentiable("mse")
     def backward(ctx, dloss):
-        gradients = mse_backward(widened(dloss), *MseSaved(*kept_in(ctx)))
+        gradients = mse_backward(widened(dloss), *MseSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dt = typed(ctx, gradients)
         return dx, dt
 

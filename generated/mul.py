@@ -50,10 +50,14 @@ def mul_forward(x: Tensor, y: Tensor) -> tuple[Tensor, MulSaved]:
 
 
 @in_float32
-def mul_backward(dz: Tensor, x: Tensor, y: Tensor) -> MulGradients:
-    """The gradient of every real input, from dz and what the forward saved."""
-    dx = dz * y  # dx[...] = dz[...] * y[...]
-    dy = dz * x  # dy[...] = dz[...] * x[...]
+def mul_backward(dz: Tensor, x: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> MulGradients:
+    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    need_dx, need_dy = needs or (True,) * 2
+    dx = dy = None
+    if need_dx:
+        dx = dz * y  # dx[...] = dz[...] * y[...]
+    if need_dy:
+        dy = dz * x  # dy[...] = dz[...] * x[...]
     return MulGradients(dx, dy)
 
 
@@ -61,13 +65,18 @@ class _Mul(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = mul_forward(x, y)
+        need_dx, need_dy = ctx.needs_input_grad
+        if not need_dy:
+            saved = saved._replace(x=None)
+        if not need_dx:
+            saved = saved._replace(y=None)
         keep_in(ctx, saved, [x, y])
         return z
 
     @staticmethod
     @once_differentiable("mul")
     def backward(ctx, dz):
-        gradients = mul_backward(widened(dz), *MulSaved(*kept_in(ctx)))
+        gradients = mul_backward(widened(dz), *MulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

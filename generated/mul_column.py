@@ -50,10 +50,16 @@ def mul_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, MulColumnSaved]:
 
 
 @in_float32
-def mul_column_backward(dy: Tensor, x: Tensor, c: Tensor) -> MulColumnGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    dx = c[:, None] * dy  # dx[n, d] = c[n] * dy[n, d]
-    dc = (dy * x).sum(1)  # dc[n] = sum(dy[n, d] * x[n, d], over=d)
+def mul_column_backward(
+    dy: Tensor, x: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> MulColumnGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dc = needs or (True,) * 2
+    dx = dc = None
+    if need_dx:
+        dx = c[:, None] * dy  # dx[n, d] = c[n] * dy[n, d]
+    if need_dc:
+        dc = (dy * x).sum(1)  # dc[n] = sum(dy[n, d] * x[n, d], over=d)
     return MulColumnGradients(dx, dc)
 
 
@@ -61,13 +67,18 @@ class _MulColumn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, c):
         y, saved = mul_column_forward(x, c)
+        need_dx, need_dc = ctx.needs_input_grad
+        if not need_dc:
+            saved = saved._replace(x=None)
+        if not need_dx:
+            saved = saved._replace(c=None)
         keep_in(ctx, saved, [x, c])
         return y
 
     @staticmethod
     @once_differentiable("mul_column")
     def backward(ctx, dy):
-        gradients = mul_column_backward(widened(dy), *MulColumnSaved(*kept_in(ctx)))
+        gradients = mul_column_backward(widened(dy), *MulColumnSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dc = typed(ctx, gradients)
         return dx, dc
 

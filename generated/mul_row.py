@@ -50,11 +50,15 @@ def mul_row_forward(x: Tensor, g: Tensor) -> tuple[Tensor, MulRowSaved]:
 
 
 @in_float32
-def mul_row_backward(dy: Tensor, x: Tensor, g: Tensor) -> MulRowGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def mul_row_backward(dy: Tensor, x: Tensor, g: Tensor, *, needs: tuple[bool, ...] | None = None) -> MulRowGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dg = needs or (True,) * 2
+    dx = dg = None
     d = dy.shape[-1]
-    dx = g * dy  # dx[..., d] = g[d] * dy[..., d]
-    dg = (dy * x).sum_to_size(d)  # dg[d] = sum(dy[..., d] * x[..., d], over=...)
+    if need_dx:
+        dx = g * dy  # dx[..., d] = g[d] * dy[..., d]
+    if need_dg:
+        dg = (dy * x).sum_to_size(d)  # dg[d] = sum(dy[..., d] * x[..., d], over=...)
     return MulRowGradients(dx, dg)
 
 
@@ -62,13 +66,18 @@ class _MulRow(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, g):
         y, saved = mul_row_forward(x, g)
+        need_dx, need_dg = ctx.needs_input_grad
+        if not need_dg:
+            saved = saved._replace(x=None)
+        if not need_dx:
+            saved = saved._replace(g=None)
         keep_in(ctx, saved, [x, g])
         return y
 
     @staticmethod
     @once_differentiable("mul_row")
     def backward(ctx, dy):
-        gradients = mul_row_backward(widened(dy), *MulRowSaved(*kept_in(ctx)))
+        gradients = mul_row_backward(widened(dy), *MulRowSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dg = typed(ctx, gradients)
         return dx, dg
 

@@ -87,6 +87,7 @@ from ._support import (
     once_differentiable,
     typed,
     widened,
+    without_values,
 )
 
 
@@ -203,30 +204,45 @@ def names_step_backward(
     y: Tensor,
     v: int,
     e: int,
+    *,
+    needs: tuple[bool, ...] | None = None,
 ) -> NamesStepGradients:
-    """The gradient of every real input, from dloss and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_dW2, need_db2 = needs or (True,) * 7
+    dC = dW1 = db1 = dW2 = db2 = None
     n = embcat.shape[0]
     t = ix.shape[1]
     dlogits = dloss / n * probs  # dlogits[n, c] = dloss[] / size(n) * probs[n, c]
     # dlogits[n, c] = dlogits, at [n, y[n]] += -dloss[] / size(n)
     dlogits.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
-    dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
-    dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
-    dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
-    dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
-    dhprebn = (
-        dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
-        .sub_(dbnbias, alpha=ratio_of(1, n))
-        .mul_(bngain * bnvar_inv)
+    if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
+        dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
+        dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
+    if need_dC or need_dW1 or need_db1 or need_dbngain:
+        dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
+    if need_dC or need_dW1 or need_db1 or need_dbnbias:
+        dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
+    if need_dC or need_dW1 or need_db1:
+        dhprebn = (
+            dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
+            .sub_(dbnbias, alpha=ratio_of(1, n))
+            .mul_(bngain * bnvar_inv)
+        )
+    if need_dC:
+        dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
+        # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
+        dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
+    if need_dW1:
+        dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
+    if need_db1:
+        db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
+    if need_dW2:
+        dW2 = h.T @ dlogits  # dW2[h, c] = sum(dlogits[n, c] * h[n, h], over=n)
+    if need_db2:
+        db2 = dlogits.sum(0)  # db2[c] = sum(dlogits[n, c], over=n)
+    return NamesStepGradients(
+        dC, dW1, db1, dbngain if need_dbngain else None, dbnbias if need_dbnbias else None, dW2, db2
     )
-    dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
-    # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
-    dC = dloss.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
-    dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
-    db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
-    dW2 = h.T @ dlogits  # dW2[h, c] = sum(dlogits[n, c] * h[n, h], over=n)
-    db2 = dlogits.sum(0)  # db2[c] = sum(dlogits[n, c], over=n)
-    return NamesStepGradients(dC, dW1, db1, dbngain, dbnbias, dW2, db2)
 
 
 class NamesStepStepwiseSaved(NamedTuple):
@@ -476,13 +492,26 @@ class _NamesStep(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps):
         loss, saved = names_step_forward(C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps)
+        need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_dW2, _, _, _, _ = ctx.needs_input_grad
+        if not need_dW1:
+            saved = saved._replace(embcat=without_values(saved.embcat))
+        if not (need_dC or need_dW1 or need_db1):
+            saved = saved._replace(bnvar_inv=None, bngain=None)
+        if not (need_dC or need_dW1 or need_db1 or need_dbngain):
+            saved = saved._replace(bnraw=None)
+        if not (need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_dW2):
+            saved = saved._replace(h=None)
+        if not need_dC:
+            saved = saved._replace(W1=None, ix=without_values(saved.ix))
+        if not (need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias):
+            saved = saved._replace(W2=None)
         keep_in(ctx, saved, [C, W1, b1, bngain, bnbias, W2, b2])
         return loss
 
     @staticmethod
     @once_differentiable("names_step")
     def backward(ctx, dloss):
-        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*kept_in(ctx)))
+        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:7])
         dC, dW1, db1, dbngain, dbnbias, dW2, db2 = typed(ctx, gradients)
         return dC, dW1, db1, dbngain, dbnbias, dW2, db2, None, None, None
 

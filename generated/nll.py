@@ -46,12 +46,12 @@ def nll_forward(logp: Tensor, y: Tensor) -> tuple[Tensor, NllSaved]:
 
 
 @in_float32
-def nll_backward(dloss: Tensor, y: Tensor, c: int) -> Tensor:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def nll_backward(dloss: Tensor, y: Tensor, c: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
     n = y.shape[0]
     # dlogp[n, c] = zeros, at [n, y[n]] += -dloss[] / size(n)
     dlogp = dloss.new_zeros(n, c).scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
-    return dlogp
+    return dlogp if needs is None or needs[0] else None
 
 
 class _Nll(torch.autograd.Function):

@@ -51,10 +51,14 @@ def outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, OuterSaved]:
 
 
 @in_float32
-def outer_backward(dy: Tensor, a: Tensor, b: Tensor) -> OuterGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    da = dy @ b  # da[i] = sum(b[j] * dy[i, j], over=j)
-    db = sum_of_rows(a, dy)  # db[j] = sum(a[i] * dy[i, j], over=i)
+def outer_backward(dy: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None) -> OuterGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_da, need_db = needs or (True,) * 2
+    da = db = None
+    if need_da:
+        da = dy @ b  # da[i] = sum(b[j] * dy[i, j], over=j)
+    if need_db:
+        db = sum_of_rows(a, dy)  # db[j] = sum(a[i] * dy[i, j], over=i)
     return OuterGradients(da, db)
 
 
@@ -62,13 +66,18 @@ class _Outer(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b):
         y, saved = outer_forward(a, b)
+        need_da, need_db = ctx.needs_input_grad
+        if not need_db:
+            saved = saved._replace(a=None)
+        if not need_da:
+            saved = saved._replace(b=None)
         keep_in(ctx, saved, [a, b])
         return y
 
     @staticmethod
     @once_differentiable("outer")
     def backward(ctx, dy):
-        gradients = outer_backward(widened(dy), *OuterSaved(*kept_in(ctx)))
+        gradients = outer_backward(widened(dy), *OuterSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
         return da, db
 

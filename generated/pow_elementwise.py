@@ -51,12 +51,18 @@ def pow_elementwise_forward(x: Tensor, y: Tensor) -> tuple[Tensor, PowElementwis
 
 
 @in_float32
-def pow_elementwise_backward(dz: Tensor, z: Tensor, x: Tensor, y: Tensor) -> PowElementwiseGradients:
-    """The gradient of every real input, from dz and what the forward saved."""
-    # dx[...] = dz[...] * where(y[...] == 0, 0, x[...]**(y[...] - 1) * y[...])
-    dx = torch.where(y == 0, 0, (x ** (y - 1)).mul_(y)).mul_(dz)
-    # dy[...] = dz[...] * where(x[...] == 0, 0, log(x[...]) * z[...])
-    dy = torch.where(x == 0, 0, torch.log(x).mul_(z)).mul_(dz)
+def pow_elementwise_backward(
+    dz: Tensor, z: Tensor, x: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> PowElementwiseGradients:
+    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    need_dx, need_dy = needs or (True,) * 2
+    dx = dy = None
+    if need_dx:
+        # dx[...] = dz[...] * where(y[...] == 0, 0, x[...]**(y[...] - 1) * y[...])
+        dx = torch.where(y == 0, 0, (x ** (y - 1)).mul_(y)).mul_(dz)
+    if need_dy:
+        # dy[...] = dz[...] * where(x[...] == 0, 0, log(x[...]) * z[...])
+        dy = torch.where(x == 0, 0, torch.log(x).mul_(z)).mul_(dz)
     return PowElementwiseGradients(dx, dy)
 
 
@@ -64,13 +70,20 @@ class _PowElementwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = pow_elementwise_forward(x, y)
+        need_dx, need_dy = ctx.needs_input_grad
+        if not need_dy:
+            saved = saved._replace(z=None)
+        if not need_dx:
+            saved = saved._replace(y=None)
         keep_in(ctx, saved, [x, y])
         return z
 
     @staticmethod
     @once_differentiable("pow_elementwise")
     def backward(ctx, dz):
-        gradients = pow_elementwise_backward(widened(dz), *PowElementwiseSaved(*kept_in(ctx)))
+        gradients = pow_elementwise_backward(
+            widened(dz), *PowElementwiseSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

@@ -40,10 +40,10 @@ def relu_forward(x: Tensor) -> tuple[Tensor, ReluSaved]:
 
 
 @in_float32
-def relu_backward(dy: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def relu_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = torch.ops.aten.threshold_backward(dy, y, 0)  # dx[...] = where(y[...] > 0, dy[...], 0)
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Relu(torch.autograd.Function):

@@ -40,10 +40,10 @@ def repeat_number_forward(a: Tensor, times: int) -> tuple[Tensor, RepeatNumberSa
 
 
 @in_float32
-def repeat_number_backward(dy: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def repeat_number_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     da = dy.sum()  # da[] = sum(dy[j], over=j)
-    return da
+    return da if needs is None or needs[0] else None
 
 
 class _RepeatNumber(torch.autograd.Function):

@@ -61,14 +61,20 @@ def rmsnorm_forward(x: Tensor, gamma: Tensor, eps: float = 1e-06) -> tuple[Tenso
 
 
 @in_float32
-def rmsnorm_backward(dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor) -> RmsnormGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
+def rmsnorm_backward(
+    dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> RmsnormGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dgamma = needs or (True,) * 2
+    dx = dgamma = None
     d = dy.shape[-1]
     dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
-    mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
-    # dx[..., d] = rrms[...] * (gamma[d] * dy[..., d] - rrms[...]**2 * mean_dxhat_x[...] * x[..., d])
-    dx = (gamma * dy).addcmul_(rrms.square() * mean_dxhat_x[..., None], x, value=-1).mul_(rrms)
-    dgamma = sum_of_rows(rrms, dy_x)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
+    if need_dx:
+        mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
+        # dx[..., d] = rrms[...] * (gamma[d] * dy[..., d] - rrms[...]**2 * mean_dxhat_x[...] * x[..., d])
+        dx = (gamma * dy).addcmul_(rrms.square() * mean_dxhat_x[..., None], x, value=-1).mul_(rrms)
+    if need_dgamma:
+        dgamma = sum_of_rows(rrms, dy_x)  # dgamma[d] = sum(rrms[...] * dy_x[..., d], over=...)
     return RmsnormGradients(dx, dgamma)
 
 
@@ -76,13 +82,16 @@ class _Rmsnorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, gamma, eps):
         y, saved = rmsnorm_forward(x, gamma, eps)
+        need_dx, _, _ = ctx.needs_input_grad
+        if not need_dx:
+            saved = saved._replace(gamma=None)
         keep_in(ctx, saved, [x, gamma])
         return y
 
     @staticmethod
     @once_differentiable("rmsnorm")
     def backward(ctx, dy):
-        gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*kept_in(ctx)))
+        gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2])
         dx, dgamma = typed(ctx, gradients)
         return dx, dgamma, None
 

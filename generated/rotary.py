@@ -55,8 +55,8 @@ def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryS
 
 
 @in_float32
-def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     h = cos.shape[1]
     dz = torch.stack(
         [
@@ -66,7 +66,7 @@ def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         -2,
     )
     dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, d // size(h), d % size(h)]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Rotary(torch.autograd.Function):

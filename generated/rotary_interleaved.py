@@ -57,8 +57,10 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
 
 
 @in_float32
-def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def rotary_interleaved_backward(
+    dy: Tensor, cos: Tensor, sin: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     h = cos.shape[1]
     dy_apart = dy.unflatten(-1, (h, 2))
     dz = stacked_last(
@@ -68,7 +70,7 @@ def rotary_interleaved_backward(dy: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ]
     )
     dx = dz.flatten(-2, -1)  # dx[..., t, d] = dz[..., t, d // 2, d % 2]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _RotaryInterleaved(torch.autograd.Function):

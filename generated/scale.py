@@ -50,10 +50,14 @@ def scale_forward(x: Tensor, a: Tensor) -> tuple[Tensor, ScaleSaved]:
 
 
 @in_float32
-def scale_backward(dy: Tensor, x: Tensor, a: Tensor) -> ScaleGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    dx = a * dy  # dx[...] = a[] * dy[...]
-    da = (dy * x).sum()  # da[] = sum(dy[...] * x[...], over=...)
+def scale_backward(dy: Tensor, x: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None) -> ScaleGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_da = needs or (True,) * 2
+    dx = da = None
+    if need_dx:
+        dx = a * dy  # dx[...] = a[] * dy[...]
+    if need_da:
+        da = (dy * x).sum()  # da[] = sum(dy[...] * x[...], over=...)
     return ScaleGradients(dx, da)
 
 
@@ -61,13 +65,18 @@ class _Scale(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, a):
         y, saved = scale_forward(x, a)
+        need_dx, need_da = ctx.needs_input_grad
+        if not need_da:
+            saved = saved._replace(x=None)
+        if not need_dx:
+            saved = saved._replace(a=None)
         keep_in(ctx, saved, [x, a])
         return y
 
     @staticmethod
     @once_differentiable("scale")
     def backward(ctx, dy):
-        gradients = scale_backward(widened(dy), *ScaleSaved(*kept_in(ctx)))
+        gradients = scale_backward(widened(dy), *ScaleSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, da = typed(ctx, gradients)
         return dx, da
 

@@ -59,14 +59,16 @@ def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Sequen
 
 
 @in_float32
-def sequence_cross_entropy_backward(dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def sequence_cross_entropy_backward(
+    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
     leading = exp_z_minus_m.shape[:-1]
     # dz[..., c] = dloss[] / size(...) / s[...] * exp_z_minus_m[..., c]
     dz = dloss / math.prod(leading) / s * exp_z_minus_m
     # dz[..., c] = dz, at [..., y[...]] += -dloss[] / size(...)
     dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss / math.prod(leading)).expand(leading).unsqueeze(-1))
-    return dz
+    return dz if needs is None or needs[0] else None
 
 
 class _SequenceCrossEntropy(torch.autograd.Function):

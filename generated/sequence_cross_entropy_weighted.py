@@ -68,16 +68,23 @@ def sequence_cross_entropy_weighted_forward(
 
 @in_float32
 def sequence_cross_entropy_weighted_backward(
-    dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, weight_sum: Tensor, y: Tensor, weight: Tensor
+    dloss: Tensor,
+    exp_z_minus_m: Tensor,
+    s: Tensor,
+    weight_sum: Tensor,
+    y: Tensor,
+    weight: Tensor,
+    *,
+    needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, from dloss and what the forward saved."""
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
     # dloss_weight_sum_weight[...] = dloss[] / weight_sum[] * weight[...]
     dloss_weight_sum_weight = dloss / weight_sum * weight
     # dz[..., c] = dloss_weight_sum_weight[...] / s[...] * exp_z_minus_m[..., c]
     dz = (dloss_weight_sum_weight / s)[..., None] * exp_z_minus_m
     # dz[..., c] = dz, at [..., y[...]] += -dloss_weight_sum_weight[...]
     dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss_weight_sum_weight).unsqueeze(-1))
-    return dz
+    return dz if needs is None or needs[0] else None
 
 
 class _SequenceCrossEntropyWeighted(torch.autograd.Function):

@@ -40,10 +40,10 @@ def sigmoid_forward(x: Tensor) -> tuple[Tensor, SigmoidSaved]:
 
 
 @in_float32
-def sigmoid_backward(dy: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def sigmoid_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = (1 - y).mul_(dy).mul_(y)  # dx[...] = dy[...] * y[...] * (1 - y[...])
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Sigmoid(torch.autograd.Function):

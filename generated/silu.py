@@ -45,10 +45,10 @@ def silu_forward(x: Tensor) -> tuple[Tensor, SiluSaved]:
 
 
 @in_float32
-def silu_backward(dy: Tensor, dy_dx: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def silu_backward(dy: Tensor, dy_dx: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Silu(torch.autograd.Function):

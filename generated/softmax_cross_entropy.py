@@ -59,12 +59,14 @@ def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Softmax
 
 
 @in_float32
-def softmax_cross_entropy_backward(dloss: Tensor, p: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every real input, from dloss and what the forward saved."""
+def softmax_cross_entropy_backward(
+    dloss: Tensor, p: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
     n = p.shape[0]
     dz = dloss / n * p  # dz[n, c] = dloss[] / size(n) * p[n, c]
     dz.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))  # dz[n, c] = dz, at [n, y[n]] += -dloss[] / size(n)
-    return dz
+    return dz if needs is None or needs[0] else None
 
 
 class _SoftmaxCrossEntropy(torch.autograd.Function):

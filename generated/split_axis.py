@@ -45,10 +45,10 @@ def split_axis_forward(x: Tensor, inner: int) -> tuple[Tensor, SplitAxisSaved]:
 
 
 @in_float32
-def split_axis_backward(dy: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def split_axis_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = dy.flatten(-2, -1)  # dx[..., k] = dy[..., k // size(j), k % size(j)]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _SplitAxis(torch.autograd.Function):

@@ -40,10 +40,10 @@ def sqrt_forward(x: Tensor) -> tuple[Tensor, SqrtSaved]:
 
 
 @in_float32
-def sqrt_backward(dy: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def sqrt_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = (dy / 2).div_(y)  # dx[...] = dy[...] / 2 / y[...]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Sqrt(torch.autograd.Function):

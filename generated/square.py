@@ -40,10 +40,10 @@ def square_forward(x: Tensor) -> tuple[Tensor, SquareSaved]:
 
 
 @in_float32
-def square_backward(dy: Tensor, x: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def square_backward(dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = (2 * dy).mul_(x)  # dx[...] = 2 * dy[...] * x[...]
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Square(torch.autograd.Function):

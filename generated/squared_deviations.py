@@ -50,11 +50,16 @@ def squared_deviations_forward(x: Tensor, mu: Tensor) -> tuple[Tensor, SquaredDe
 
 
 @in_float32
-def squared_deviations_backward(dq: Tensor, x_minus_mu: Tensor) -> SquaredDeviationsGradients:
-    """The gradient of every real input, from dq and what the forward saved."""
+def squared_deviations_backward(
+    dq: Tensor, x_minus_mu: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> SquaredDeviationsGradients:
+    """The gradient of every real input, None where `needs` has False, from dq and what the forward saved."""
+    need_dx, need_dmu = needs or (True,) * 2
+    dmu = None
     dx = 2 * dq * x_minus_mu  # dx[n, d] = 2 * dq[d] * x_minus_mu[n, d]
-    dmu = -dx.sum(0)  # dmu[d] = -sum(dx[n, d], over=n)
-    return SquaredDeviationsGradients(dx, dmu)
+    if need_dmu:
+        dmu = -dx.sum(0)  # dmu[d] = -sum(dx[n, d], over=n)
+    return SquaredDeviationsGradients(dx if need_dx else None, dmu)
 
 
 class _SquaredDeviations(torch.autograd.Function):
@@ -67,7 +72,9 @@ class _SquaredDeviations(torch.autograd.Function):
     @staticmethod
     @once_differentiable("squared_deviations")
     def backward(ctx, dq):
-        gradients = squared_deviations_backward(widened(dq), *SquaredDeviationsSaved(*kept_in(ctx)))
+        gradients = squared_deviations_backward(
+            widened(dq), *SquaredDeviationsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        )
         dx, dmu = typed(ctx, gradients)
         return dx, dmu
 

@@ -67,28 +67,43 @@ def standardise_forward(
 
 
 @in_float32
-def standardise_backward(dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) -> StandardiseGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    dx = gamma_rstd * dy  # dx[n, d] = gamma_rstd[d] * dy[n, d]
-    dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
-    dmu = -gamma_rstd * dbeta  # dmu[d] = -gamma_rstd[d] * dbeta[d]
-    dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-    dvar = -gamma / 2 * rstd.square() * dgamma  # dvar[d] = -gamma[d] / 2 * rstd[d]**2 * dgamma[d]
-    return StandardiseGradients(dx, dmu, dvar, dgamma, dbeta)
+def standardise_backward(
+    dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> StandardiseGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dx, need_dmu, need_dvar, need_dgamma, need_dbeta = needs or (True,) * 5
+    dx = dmu = dvar = None
+    if need_dx or need_dmu:
+        gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+    if need_dx:
+        dx = gamma_rstd * dy  # dx[n, d] = gamma_rstd[d] * dy[n, d]
+    if need_dmu or need_dbeta:
+        dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+    if need_dmu:
+        dmu = -gamma_rstd * dbeta  # dmu[d] = -gamma_rstd[d] * dbeta[d]
+    if need_dvar or need_dgamma:
+        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+    if need_dvar:
+        dvar = -gamma / 2 * rstd.square() * dgamma  # dvar[d] = -gamma[d] / 2 * rstd[d]**2 * dgamma[d]
+    return StandardiseGradients(dx, dmu, dvar, dgamma if need_dgamma else None, dbeta if need_dbeta else None)
 
 
 class _Standardise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mu, var, gamma, beta, eps):
         y, saved = standardise_forward(x, mu, var, gamma, beta, eps)
+        need_dx, need_dmu, need_dvar, need_dgamma, _, _ = ctx.needs_input_grad
+        if not (need_dx or need_dmu or need_dvar):
+            saved = saved._replace(rstd=None, gamma=None)
+        if not (need_dvar or need_dgamma):
+            saved = saved._replace(xhat=None)
         keep_in(ctx, saved, [x, mu, var, gamma, beta])
         return y
 
     @staticmethod
     @once_differentiable("standardise")
     def backward(ctx, dy):
-        gradients = standardise_backward(widened(dy), *StandardiseSaved(*kept_in(ctx)))
+        gradients = standardise_backward(widened(dy), *StandardiseSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:5])
         dx, dmu, dvar, dgamma, dbeta = typed(ctx, gradients)
         return dx, dmu, dvar, dgamma, dbeta, None
 

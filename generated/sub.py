@@ -49,10 +49,13 @@ def sub_forward(x: Tensor, y: Tensor) -> tuple[Tensor, SubSaved]:
 
 
 @in_float32
-def sub_backward(dz: Tensor) -> SubGradients:
-    """The gradient of every real input, from dz and what the forward saved."""
-    dy = -dz  # dy[...] = -dz[...]
-    return SubGradients(dz, dy)
+def sub_backward(dz: Tensor, *, needs: tuple[bool, ...] | None = None) -> SubGradients:
+    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    need_dx, need_dy = needs or (True,) * 2
+    dy = None
+    if need_dy:
+        dy = -dz  # dy[...] = -dz[...]
+    return SubGradients(dz if need_dx else None, dy)
 
 
 class _Sub(torch.autograd.Function):
@@ -65,7 +68,7 @@ class _Sub(torch.autograd.Function):
     @staticmethod
     @once_differentiable("sub", linear=True)
     def backward(ctx, dz):
-        gradients = sub_backward(widened(dz), *SubSaved(*kept_in(ctx)))
+        gradients = sub_backward(widened(dz), *SubSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dy = typed(ctx, gradients)
         return dx, dy
 

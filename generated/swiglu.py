@@ -59,10 +59,16 @@ def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
 
 
 @in_float32
-def swiglu_backward(dy: Tensor, dy_dgate: Tensor, dy_dup: Tensor) -> SwigluGradients:
-    """The gradient of every real input, from dy and what the forward saved."""
-    dgate = dy * dy_dgate  # dgate[...] = dy[...] * dy_dgate[...]
-    dup = dy * dy_dup  # dup[...] = dy[...] * dy_dup[...]
+def swiglu_backward(
+    dy: Tensor, dy_dgate: Tensor, dy_dup: Tensor, *, needs: tuple[bool, ...] | None = None
+) -> SwigluGradients:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    need_dgate, need_dup = needs or (True,) * 2
+    dgate = dup = None
+    if need_dgate:
+        dgate = dy * dy_dgate  # dgate[...] = dy[...] * dy_dgate[...]
+    if need_dup:
+        dup = dy * dy_dup  # dup[...] = dy[...] * dy_dup[...]
     return SwigluGradients(dgate, dup)
 
 
@@ -70,13 +76,18 @@ class _Swiglu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gate, up):
         y, saved = swiglu_forward(gate, up)
+        need_dgate, need_dup = ctx.needs_input_grad
+        if not need_dgate:
+            saved = saved._replace(dy_dgate=None)
+        if not need_dup:
+            saved = saved._replace(dy_dup=None)
         keep_in(ctx, saved, [gate, up])
         return y
 
     @staticmethod
     @once_differentiable("swiglu")
     def backward(ctx, dy):
-        gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept_in(ctx)))
+        gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dgate, dup = typed(ctx, gradients)
         return dgate, dup
 

@@ -40,10 +40,10 @@ def tanh_forward(x: Tensor) -> tuple[Tensor, TanhSaved]:
 
 
 @in_float32
-def tanh_backward(dy: Tensor, y: Tensor) -> Tensor:
-    """The gradient of every real input, from dy and what the forward saved."""
+def tanh_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
     dx = (1 - y.square()).mul_(dy)  # dx[...] = dy[...] * (1 - y[...]**2)
-    return dx
+    return dx if needs is None or needs[0] else None
 
 
 class _Tanh(torch.autograd.Function):

@@ -44,6 +44,7 @@ class Line:
 
     code: str
     note: str = ""
+    part_of: frozenset[int] = frozenset()  # the statements of the program, by number, that it computes
 
 
 def is_pack(dim: Dim) -> bool:

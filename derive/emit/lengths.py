@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from derive.backends.values import Dims, is_pack, position
 from derive.emit.names import Names
@@ -12,17 +13,26 @@ from derive.lengths.length_code import length_check, lengths_of, size_code
 from derive.terms.axes import Size
 
 
+class LengthLines(NamedTuple):
+    """Lines of code, the axes whose length no shape gives, the tensors whose shapes the lines read."""
+
+    lines: list[str]
+    unknown: list[str]
+    shapes: set[str]
+
+
 def length_lines(
     op: Op, names: Names, axes: Iterable[str], sources: Mapping[str, Dims], given: Collection[str] = (),
     checks: Iterable[Requirement] = (),
-) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Lines that say the lengths of axes and check them, and the axes whose length no shape gives.
+) -> LengthLines:  # fmt: skip
+    """Lines that say the lengths of axes and check them.
 
     `sources` are tensors whose shapes may be read, with their dimensions; lengths in `given` are arguments.
     """
     lengths = _Lengths(op, names, sources, given, list(axes), list(checks))
     lengths.say_all()
-    return lengths.lines + [length_check(op.name, r, names.sizes) for r in lengths.checks], lengths.unknown
+    asked = [length_check(op.name, r, names.sizes) for r in lengths.checks]
+    return LengthLines(lengths.lines + asked, lengths.unknown, lengths.shapes)
 
 
 @dataclass
@@ -38,6 +48,7 @@ class _Lengths:
     lines: list[str] = field(default_factory=list)
     known: set[str] = field(default_factory=set)
     unknown: list[str] = field(default_factory=list)
+    shapes: set[str] = field(default_factory=set)
 
     def say_all(self) -> None:
         while self.pending:
@@ -67,6 +78,7 @@ class _Lengths:
         axes = list(dict.fromkeys([axis, *(a for a in new if self._source(a) == tensor)]))
         names = {self.names.sizes[a]: a for a in reversed(axes) if self.names.sizes[a] not in self._said}
         self.lines.append(self._shape(tensor, {a: name for name, a in names.items()}))
+        self.shapes.add(tensor)
         self.known |= set(axes)
 
     def _shape(self, tensor: str, wanted: Mapping[str, str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.backends.cpu.wrapper import Native
-from derive.terms.names import free_name
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,12 @@ class Module:
     cotangents: tuple[str, ...]
     linear: bool  # whether the gradients depend on the cotangents alone
     returned: tuple[str, ...]
+    context: str  # what autograd's context is called: as everywhere, but for ops that have a tensor of that name
+    keeping: tuple[str, ...]  # lines that take out of the saved tuple what only gradients read that are not needed
+    asking: str  # the argument of the backward that says which gradients are; none where there is one alone
     plain_returns: str
     wrapper_doc: str
     native: Native | None  # kernels beside the torch form
     rate: str  # what a whole training step calls the number that gradients are multiplied by
     step_signature: str
     unproven: str = ""  # why no one has held its functions against the equations, where that is so
-
-    @property
-    def context(self) -> str:
-        """What autograd's context is called: as everywhere, but for ops that have a tensor of that name."""
-        return free_name("ctx", {*self.parameters, *self.outputs, *self.cotangents, *(g.name for g in self.gradients)})

@@ -21,6 +21,7 @@ from derive.errors import DeriveError
 from derive.explaining.header import docstring, escaped, summary
 from derive.pipeline import Derivation
 from derive.recording.annotations import title as title_of
+from derive.terms.names import free_name
 
 OUT = "out"
 """The parameter of the functions that write over old results."""
@@ -51,9 +52,13 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
     widening = {d for f in (forward, backward, *extra) if f.saved is None for d in f.decorators}
     told = {d for d in widening if d.startswith("kernel_")}
     of_kernels = set() if kernels is None else {*kernels.imports, *told}
-    imports = _imports(op, (pair.forward, pair.backward, *extra), (widening - told) | of_kernels)
+    parameters, outputs = tuple(o.name for o in op.operands), tuple(names.tensors.get(o, o) for o in op.outputs)
+    cotangents = tuple(c.target.name for c in d.steps.cotangents)
+    context = free_name("ctx", {*parameters, *outputs, *cotangents, *(g.name for g in gradients)})
+    keeping = _keeping(pair, parameters, context, kernels)
+    called = {"without_values"} if any("without_values(" in line for line in keeping) else set()
+    imports = _imports(op, (pair.forward, pair.backward, *extra), (widening - told) | of_kernels | called)
     _check_name(op.name, imports, () if kernels is None else KERNELS)
-    parameters = tuple(o.name for o in op.operands)
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
     tensors = ", ".join("Tensor" for _ in op.outputs)
     return Module(
@@ -71,10 +76,13 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         parameters=parameters,
         differentiable=tuple(o.name for o in op.differentiable),
         ranges=ranges(op),
-        outputs=tuple(names.tensors.get(o, o) for o in op.outputs),
-        cotangents=tuple(c.target.name for c in d.steps.cotangents),
+        outputs=outputs,
+        cotangents=cotangents,
         linear=is_linear(d),
         returned=tuple(gradient_of.get(p, "None") for p in parameters),
+        context=context,
+        keeping=keeping,
+        asking=_asking(pair, parameters, context),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{escaped(summary(op))} Differentiable by `loss.backward()`.",
         native=kernels,
@@ -89,6 +97,43 @@ def _gradients(d: Derivation) -> tuple[Field, ...]:
     return tuple(Field(targets[o.name], "Tensor", shape(tuple(a.name for a in o.axes))) for o in d.op.differentiable)
 
 
+def _asking(pair: Pair, parameters: tuple[str, ...], context: str) -> str:
+    """How the op's autograd function says to the backward which gradients are needed."""
+    needs, of = pair.needs, [parameters.index(o.name) for o in pair.d.op.differentiable]
+    if needs is None or len(of) == 1:
+        return ""
+    asked = f"{context}.needs_input_grad"
+    if of != list(range(len(of))):
+        asked = f"tuple({asked}[k] for k in ({', '.join(map(str, of))}))"
+    elif len(of) < len(parameters):
+        asked += f"[:{len(of)}]"
+    return f"{needs.parameter}={asked}"
+
+
+def _keeping(pair: Pair, parameters: tuple[str, ...], context: str, kernels: Native | None) -> tuple[str, ...]:
+    """The lines that take out of the saved tuple what only gradients read that are not needed.
+
+    The shape stays of what the backward asks for its lengths as well. A kernel takes all of them as tensors, and its
+    loops may make several gradients at once: what these read is kept for each.
+    """
+    needs, left_out, flags = pair.needs, dict[str, list[str]](), dict[str, str]()
+    if needs is None:
+        return ()
+    for name in pair.kept:
+        code, read_by = pair.names.tensors.get(name, name), needs.live.tensors[name]
+        in_kernel = {} if kernels is None else kernels.live
+        read_by |= in_kernel.get(name, frozenset())
+        if condition := needs.condition(read_by):
+            value = f"without_values(saved.{code})" if name in pair.shapes_read or name in in_kernel else "None"
+            left_out.setdefault(condition, []).append(f"{code}={value}")
+            flags |= {pair.d.op.differentiable[k].name: needs.flags[k] for k in read_by}
+    lines = [f"{', '.join(flags.get(p, '_') for p in parameters)} = {context}.needs_input_grad"] if left_out else []
+    for condition, fields in left_out.items():
+        denied = f"({condition})" if " " in condition else condition
+        lines += [f"if not {denied}:", f"    saved = saved._replace({', '.join(fields)})"]
+    return tuple(lines)
+
+
 def _functions(
     pair: Pair, kernels: Native | None, gradients: tuple[str, ...], stepwise: tuple[Function, ...], workspace: bool
 ) -> tuple[Function, ...]:
@@ -101,7 +146,8 @@ def _functions(
     if kernels is None:
         return pair.forward, pair.backward, *extra
     forward = _led(pair.forward, kernels.forward, pair.lengths_read)
-    every = (forward, _led(pair.backward, pair.of_something(kernels.backward)), *extra)
+    unpacked = 0 if pair.needs is None else len(pair.needs.unpacked)
+    every = (forward, _led(pair.backward, pair.of_something(kernels.backward), unpacked), *extra)
     return tuple(map(_told, every)) if kernels.take_all else every
 
 
@@ -143,7 +189,7 @@ _HOMES = {
     **dict.fromkeys(CALLED, "_functions"),
     **dict.fromkeys(("Kernel", "kernel_in_float32", "kernel_writes_out", "torch_only"), "_native"),
     **dict.fromkeys(("differentiable", "register"), "_operators"),
-    "writes_out": "_workspace",
+    **dict.fromkeys(("needed_of", "writes_out"), "_workspace"),
 }
 """Of which of the package's own modules: of `_support` all the rest."""
 
@@ -156,7 +202,8 @@ def _imports(op: Op, functions: Iterable[Function], names: set[str]) -> tuple[st
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", ""]
     names = names | {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened"}
-    names |= {name for name in (*CALLED, "check_given", "check_index", "check_length") if f"{name}(" in used}
+    checks = ("check_given", "check_index", "check_length", "needed_of")
+    names |= {name for name in (*CALLED, *checks) if f"{name}(" in used}
     names |= {"explains_index"} if ranges(op) else set()
     homes = {_HOMES.get(name, "_support") for name in names}
     for home in sorted(homes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from textwrap import wrap
 
 from sympy import Expr
 
@@ -40,6 +41,7 @@ from derive.emit.empty import left_undefined
 from derive.emit.lengths import length_lines
 from derive.emit.model import Field, Function
 from derive.emit.names import Names
+from derive.emit.needs import Needs
 from derive.emit.signatures import signature
 from derive.equations import Operand
 from derive.explaining.words import listed
@@ -101,10 +103,11 @@ class Pair:
         self.forward_printed = self._checked(self._print(forward, self.forward_layouts, self._like))
         self.backward_printed = self._print(backward, self.backward_layouts, self.cotangents[0])
         sources = {n: self.backward_layouts[n] for n in (*self.cotangents, *kept)}
-        self.head, unknown = length_lines(self.op, names, self.backward_printed.sizes, sources)
+        self.head, unknown, self.shapes_read = length_lines(self.op, names, self.backward_printed.sizes, sources)
         self.saved = self._fields(kept, backward, unknown)
         self.returns, self.kept = backward.returns, kept
         self.returned = tuple(names.tensors.get(r, r) for r in backward.returns)
+        self.needs = self._needs(backward) if fuse else None
         self.undefined = left_undefined(forward, backward, self.cotangents)
         self.backward = self._backward(backward_name)
         self.forward = self._forward(forward_name)
@@ -134,9 +137,11 @@ class Pair:
         """The kernels of both functions, in the torch form's shapes and names."""
         saved = {self.names.axes[f.name]: f.name for f in self.saved if f.note == "a length"}
         own = {r.axis.base: r.given for r in self.op.sizes if r.given is not None}
+        assert self.needs is not None
         shapes = Shapes(
             self.forward_layouts.dims, self.backward_layouts.dims, lambda n: self.names.tensors.get(n, n),
             own, saved, tuple(f.name for f in self.saved), length_said,
+            self.needs.flags if len(self.needs.flags) > 1 else (), self.needs.chosen(self.returned),
         )  # fmt: skip
 
         def scanned(program: Program) -> Program:
@@ -144,23 +149,45 @@ class Pair:
 
         return native(self.d, shapes, title, step, scanned)
 
+    def _needs(self, backward: Program) -> Needs:
+        names, targets = self.names, {a.of: a.target.name for a in self.d.steps.adjoints}
+        taken = {*names.tensors, *names.tensors.values(), *names.sizes.values(), *backward.names}
+        taken |= {o.name for o in self.d.op.operands}
+        flags = tuple(_apart(f"need_{targets[o.name]}", taken) for o in self.d.op.differentiable)
+        return Needs(backward, _apart("needs", taken), flags, self.returned)
+
     def _backward(self, name: str) -> Function:
-        types = ", ".join([f"{c}: Tensor" for c in self.cotangents] + [f"{f.name}: {f.type}" for f in self.saved])
         kind = "Tensor" if len(self.returned) == 1 else f"{self.title}Gradients"
-        result = self.returned[0] if len(self.returned) == 1 else f"{kind}({', '.join(self.returned)})"
+        said, takes, first = "The gradient of every real input", self.backward_takes, tuple[str, ...]()
+        lines, results = self.backward_printed.lines, self.returned
+        if self.needs is not None:
+            takes += f", *, {self.needs.typed}"
+            said += f", None where `{self.needs.parameter}` has False"
+            first = (*self.needs.unpacked, *self.needs.nothing)
+            lines, results = list(self.needs.guarded(lines)), self.needs.returned(results)
+        result = results[0] if len(results) == 1 else f"{kind}({', '.join(results)})"
         return Function(
-            name, types, kind,
-            f"The gradient of every real input, from {listed(self.cotangents)} and what the forward saved.",
-            (*self.head, *commented(self.backward_printed.lines), *self.zeros(), f"return {result}"),
+            name, takes, kind, f"{said}, from {listed(self.cotangents)} and what the forward saved.",
+            (*first, *self.head, *commented(lines), *self.zeros(), f"return {result}"),
         )  # fmt: skip
+
+    @property
+    def backward_takes(self) -> str:
+        """The parameters of the backward: cotangents, and what is saved."""
+        return ", ".join([f"{c}: Tensor" for c in self.cotangents] + [f"{f.name}: {f.type}" for f in self.saved])
 
     def zeros(self, written: bool = False) -> tuple[str, ...]:
         """Lines for gradients of nothing that their statements leave nan; `written` where they are the caller's."""
         if not self.undefined:
             return ()
-        names = (self.names.tensors.get(n, n) for n in self.undefined)
-        zero = [f"    {n}.zero_()" if written else f"    {n} = torch.zeros_like({n})" for n in names]
-        return (f"if not {self._elements}:  # the statistics of nothing are nan, and its gradients 0", *zero)
+        found = [f"if not {self._elements}:  # the statistics of nothing are nan, and its gradients 0"]
+        for name in self.undefined:
+            code = self.names.tensors.get(name, name)
+            condition = "" if self.needs is None else self.needs.condition(self.needs.live.tensors[name])
+            found += [f"    if {condition}:"] if condition else []
+            zero = f"{code}.zero_()" if written else f"{code} = torch.zeros_like({code})"
+            found.append(f"{'        ' if condition else '    '}{zero}")
+        return tuple(found)
 
     def of_something(self, lines: tuple[str, ...]) -> tuple[str, ...]:
         """The lines that call a kernel of the backward, which is not asked for such gradients."""
@@ -186,7 +213,7 @@ class Pair:
         wanted += [s.axis.base for r in self.checked_lengths for s in lengths_of(r)]
         given = frozenset(o.name for o in op.operands if o.kind == "length")
         sources = {o.name: tuple(a.name for a in o.axes) for o in tensors}
-        head, _ = length_lines(op, names, list(dict.fromkeys(wanted)), sources, given, self.checked_lengths)
+        head, *_ = length_lines(op, names, list(dict.fromkeys(wanted)), sources, given, self.checked_lengths)
         index_checks = {o.name: self._index_check(o.name, o.name, over) for o, over in checked}
         compared = [check for name, check in index_checks.items() if name not in read_by(op)]  # by kernels as well
         index_checks_left = [check for check in index_checks.values() if check not in compared]
@@ -261,6 +288,13 @@ class Pair:
         return tuple(fields + [Field(self.names.sizes[a], kind, "a length") for a, kind in kinds.items()])
 
 
+def _apart(name: str, taken: Collection[str]) -> str:
+    """A name of ours, with as many underscores as set it apart from those of the op."""
+    while name in taken:
+        name += "_"
+    return name
+
+
 def length_said(formula: Expr) -> str:
     """Code of a length where the others stand in a dictionary `s`, leading axes as the number of their places."""
     code = size_code(formula, {n.axis.base: f's["{n.axis.base}"]' for n in formula.atoms(Size)})
@@ -270,11 +304,11 @@ def length_said(formula: Expr) -> str:
 def commented(lines: Iterable[Line]) -> Iterator[str]:
     """Lines with their equations behind them, or before them where there is no room."""
     for line in lines:
-        behind = f"{line.code}  # {line.note}"
-        before = f"{line.code[: len(line.code) - len(line.code.lstrip())]}# {line.note}"
+        behind, indent = f"{line.code}  # {line.note}", line.code[: len(line.code) - len(line.code.lstrip())]
         if line.note and len(behind) + 4 <= LINE_LENGTH:
             yield behind
             continue
-        if line.note and len(before) + 4 <= LINE_LENGTH:
-            yield before
+        if line.note and len(line.note) + 6 <= LINE_LENGTH:
+            first = f"{indent}# "
+            yield from wrap(line.note, LINE_LENGTH - 4, initial_indent=first, subsequent_indent=f"{first}    ")
         yield line.code

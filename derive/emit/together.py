@@ -16,16 +16,22 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
     cotangent = pair.d.steps.cotangents[0].target.name
     parameters = ", ".join(o.name for o in op.operands)
     given = f"{signature(op)}, {cotangent}: float = 1.0"
-    several = len(gradients) > 1
+    several, needs = len(gradients) > 1, pair.needs
+    assert needs is not None
     kind = f"tuple[Tensor, {f'{title}Gradients' if several else 'Tensor'}]"
-    found = f"{title}Gradients({', '.join(together.gradients)})" if several else together.gradients[0]
+    results = needs.chosen(together.gradients)
+    found = f"{title}Gradients({', '.join(results)})" if several else results[0]
+    asked = f"{needs.parameter}={needs.parameter}"
     first = Function(
-        name, given, kind, f"Returns {together.loss}, and its gradients times {cotangent}, from one pass over both.",
+        name, f"{given}, *, {needs.typed}", kind,
+        f"Returns {together.loss}, and its gradients times {cotangent}, from one pass over both.",
         (
+            *needs.unpacked,
             *together.called.lines((f"return {together.loss}, {found}",)),
             "with torch.no_grad():",
             f"    {together.loss}, saved = {op.name}_forward({parameters})",
-            f"    return {together.loss}, {op.name}_backward(torch.full_like({together.loss}, {cotangent}), *saved)",
+            f"    gradients = {op.name}_backward(torch.full_like({together.loss}, {cotangent}), *saved, {asked})",
+            f"    return {together.loss}, gradients",
         ),
     )  # fmt: skip
     if not workspace:
@@ -33,14 +39,18 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
     targets, copies = placed(gradients, together.gradients, together.called.outputs, "out[1]")
     targets[together.loss] = "out[0]"
     second = Function(
-        f"{name}_out", f"{given}, *, out: {kind}", kind, "The same, written over what an earlier call returned.",
+        f"{name}_out", f"{given}, *, out: {kind}, {needs.typed}", kind,
+        "The same, written over what an earlier call returned.",
         (
-            *together.called.lines((*copies, "return out"), targets),
-            f"{together.loss}, gradients = {name}({parameters}, {cotangent})",
+            f"out = out[0], needed_of(out[1], {needs.parameter})",
+            *needs.unpacked,
+            *together.called.lines((*needs.copied(copies), "return out"), targets),
+            f"{together.loss}, gradients = {name}({parameters}, {cotangent}, {asked})",
             f"out[0].copy_({together.loss})",
             *(
-                ("for place, gradient in zip(out[1], gradients):", "    place.copy_(gradient)")
-                if several else ("out[1].copy_(gradients)",)
+                ("for place, gradient in zip(out[1], gradients):", "    if place is not None:",
+                 "        place.copy_(gradient)")
+                if several else ("if out[1] is not None:", "    out[1].copy_(gradients)")
             ),
             "return out",
         ),

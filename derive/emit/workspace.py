@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from derive.backends.cpu.lengths import in_turn
@@ -29,14 +29,24 @@ class _Named:
 def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Function:
     """The backward once more, its gradients written into tensors of the caller's."""
     made = {line.code.partition(" = ")[0] for line in pair.backward_printed.lines}
+    needs = pair.needs
+    assert needs is not None
+    places = {_place(g, len(gradients), "out"): k for k, g in enumerate(gradients)}
     targets, copies = placed(gradients, pair.returned, made, "out")
-    lines = _into(pair, pair.backward_printed.lines, targets, pair.backward_layouts)
+    printed = _into(
+        pair, pair.backward_printed.lines, targets, pair.backward_layouts, lambda x, t: needs.needed(places[t], x)
+    )
     called = None if kernels is None else kernels.backward_call
-    native = () if called is None else called.lines((*copies, "return out"), targets)
+    last = (*needs.copied(copies), "return out")
+    native = () if called is None else called.lines(last, targets)
+    first = [f"out = needed_of(out, {needs.parameter})", *needs.unpacked]
+    if len(gradients) == 1:
+        first += ["if out is None:", "    return None"]
     return Function(
-        f"{pair.backward.name}_out", f"{pair.backward.signature}, *, out: {pair.backward.returns}",
+        f"{pair.backward.name}_out", f"{pair.backward_takes}, *, out: {pair.backward.returns}, {needs.typed}",
         pair.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
-        (*pair.of_something(native), *pair.head, *lines, *pair.zeros(written=True), *copies, "return out"),
+        (*first, *pair.of_something(native), *pair.head, *commented(needs.guarded(printed)),
+         *pair.zeros(written=True), *last),
         decorators=("writes_out",),
         compared=_compared_backward(pair, gradients), copies=bool(copies),
     )  # fmt: skip
@@ -60,16 +70,19 @@ def forward_out(pair: Pair, kernels: Native | None) -> Function:
         f"{pair.forward.name}_out", f"{signature(pair.op)}, *, out: {pair.forward.returns}",
         pair.forward.returns, "The same, written over what an earlier call with inputs of these shapes returned.",
         (*before[:pair.lengths_read], *native, *before[pair.lengths_read:],
-         *_into(pair, printed, written, pair.forward_layouts), result), decorators=("writes_out",),
+         *commented(_into(pair, printed, written, pair.forward_layouts)), result), decorators=("writes_out",),
         compared=_compared_forward(pair, written),
     )  # fmt: skip
 
 
-def _into(pair: Pair, printed: list[Line], targets: dict[str, str], laid: Layouts) -> list[str]:
+def _into(
+    pair: Pair, printed: list[Line], targets: dict[str, str], laid: Layouts,
+    given: Callable[[Line, str], str] = lambda line, target: "",
+) -> list[Line]:  # fmt: skip
     vectors = {pair.names.tensors.get(n, n) for n, dims in laid.dims.items() if len(dims) == 1}
     many = [n for n, dims in laid.dims.items() if len(dims) > 2 and not any(map(is_pack, dims))]
     deep = {pair.names.tensors.get(n, n) for n in many}
-    return [*commented(into(printed, targets, _tensors(pair, laid), vectors, deep))]
+    return into(printed, targets, _tensors(pair, laid), vectors, deep, given)
 
 
 def _points(laid: Layouts) -> set[str]:
@@ -84,16 +97,16 @@ def _tensors(pair: Pair, laid: Layouts) -> set[str]:
 
 def placed(
     gradients: Sequence[str], names: Sequence[str], made: Collection[str], out: str
-) -> tuple[dict[str, str], list[str]]:
-    """Where in `out` each name of ours is written, and the copies for those that are not made by themselves."""
+) -> tuple[dict[str, str], dict[int, str]]:
+    """Where in `out` each name of ours is written, and copies, by number, of those that are not made by themselves."""
     targets: dict[str, str] = {}
-    copies = []
-    for gradient, name in zip(gradients, names, strict=True):
+    copies: dict[int, str] = {}
+    for k, (gradient, name) in enumerate(zip(gradients, names, strict=True)):
         place = _place(gradient, len(gradients), out)
         if name in made and name not in targets:
             targets[name] = place
         else:  # a cotangent as it came, or a gradient that is another one's as well
-            copies.append(f"{place}.copy_({name})")
+            copies[k] = f"{place}.copy_({name})"
     return targets, copies
 
 

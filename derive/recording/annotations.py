@@ -15,10 +15,10 @@ from derive.terms.axes import PACK, Axis
 RESERVED = frozenset({
     "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
     "check_shapes", "check_given", "check_index", "check_length", "explains_index", "in_float32", "ratio_of",
-    "places_of", "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "FORWARD", "BACKWARD",
-    "WITH_GRADIENTS", "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices", "run_sums",
-    "sums_of_outer", "convolve", "correlated_images", "fill_diagonal_", "filtered_images", "weighed_distances",
-    "where_by_bits", "skewed", "add_skewed_", "at_places",
+    "places_of", "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "without_values", "needed_of",
+    "FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices",
+    "run_sums", "sums_of_outer", "convolve", "correlated_images", "fill_diagonal_", "filtered_images",
+    "weighed_distances", "where_by_bits", "skewed", "add_skewed_", "at_places",
     "window_sums", "spread_over_windows", "over_windows", "stacked_last", "sum_of_few",
     "sum_of_products", "sum_of_rows", "polynomial", "powers",
 })  # fmt: skip

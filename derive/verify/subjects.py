@@ -84,7 +84,8 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 def of_loss_with_gradients(function: Callable[..., Any], cotangent: str = "") -> Subject:
     """A generated module's `NAME_with_gradients`, whose last argument, if not another, is the cotangent as a number."""
-    cotangent = cotangent or list(inspect.signature(function).parameters)[-1]
+    parameters = inspect.signature(function).parameters.values()
+    cotangent = cotangent or [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][-1]
 
     def subject(call: Call) -> Answer:
         loss, found = function(*call.arguments(), **{cotangent: float(call.cotangents[0])})

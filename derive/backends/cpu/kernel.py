@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from types import MappingProxyType
 
 from derive.backends.cpu.expressions import Expressions
@@ -14,7 +15,7 @@ from derive.backends.cpu.loops.groups import Group, grouped
 from derive.backends.cpu.loops.running import print_running
 from derive.backends.cpu.names import in_ascii, length
 from derive.backends.cpu.products.calls import print_product
-from derive.backends.cpu.products.chains import Chain, Step, chained
+from derive.backends.cpu.products.chains import Chain, Step, chained, names_written
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tiles import Tiles
@@ -33,6 +34,7 @@ from derive.backends.cpu.statements.spread import with_folds_spread
 from derive.backends.cpu.statements.views import without_views
 from derive.backends.cpu.writer import Writer, in_rows
 from derive.lengths.nominal import ALIKE, Nominal
+from derive.nodes.liveness import Results
 from derive.nodes.walking import axes_along, children, walk
 from derive.passes.masked_sums import with_masked_products
 from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
@@ -48,15 +50,18 @@ class Kernel:
     outputs: tuple[str, ...]
     lengths: tuple[str, ...]  # axes
     numbers: tuple[str, ...]
+    live: Mapping[str, Results]  # for which results each input is read, by the loops that run for them
 
 
 def kernel(
     name: str, program: Program, integers: frozenset[str], conditions: frozenset[str] = frozenset(),
     fixed: Mapping[str, int] = MappingProxyType({}), nominal: Nominal = ALIKE, extrema: frozenset[str] = frozenset(),
+    flags: tuple[str, ...] = (),
 ) -> Kernel:  # fmt: skip
     """The function of a program, `fixed` lengths as numbers; `extrema` are maxima and minima that it may be given.
 
-    Raises Unsupported where it cannot be printed.
+    `flags` are numbers that it takes, one for each result: whether it is needed; "" where one always is. Steps that no
+    result reads which is needed are passed over. Raises Unsupported where it cannot be printed.
     """
     given = [n for n, _ in program.given]
     program, places = with_places(with_masked_products(program), integers & set(given))
@@ -80,7 +85,7 @@ def kernel(
         scratch.take("int64_t", text.name(p.name), count(form.dims[p.name], text))
         p.fill(form, first)
     symbol = in_ascii(name)
-    printed = _Steps(symbol, steps, form, outputs, out, scratch)
+    printed = _Steps(symbol, steps, form, outputs, out, scratch, flags)
     printed.print()
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
@@ -89,19 +94,21 @@ def kernel(
     joined = _joined(form, lines)
     lengths = _lengths(form, [*lines, *joined])
     params = _pointers(inputs, outputs, form, text)
-    members = ["at"] * len(params) + ["count"] * (len(lengths) + 1) + ["number"] * len(program.scalars)
+    numbers = (*program.scalars, *(f for f in flags if f))
+    members = ["at"] * len(params) + ["count"] * (len(lengths) + 1) + ["number"] * len(numbers)
     params += [f"const int64_t {'given_' if a in fixed else ''}{length(a)}" for a in lengths]
     known = [f"static const int64_t {length(a)} = {fixed[a]};" for a in lengths if a in fixed]
     known += [f"if (given_{length(a)} != {fixed[a]}) return BAD_INDEX;" for a in lengths if a in fixed]
     checks = [*known, *joined, *checks]
-    params += ["const int threads", *(f"const double {text.name(s)}" for s in program.scalars)]
-    sizes = {n: count(form.dims[n], text) for n in outputs}
-    fresh = [f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});" for n, size in sizes.items() if form.dims[n]]
+    params += ["const int threads", *(f"const double {text.name(s)}" for s in numbers)]
+    sizes = {n: count(form.dims[n], text) for n in outputs if form.dims[n]}
+    taken = ((n, f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});") for n, size in sizes.items())
+    fresh = [f"if ({needed}) {call}" if (needed := printed.needed([n])) else call for n, call in taken]
     held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(printed.flat)]
     checks += printed.before
     fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
     source = "\n\n".join([*printed.functions, _function(symbol, params, checks, fresh, scratch, out)])
-    return Kernel(name, f"{source}\n\n{_in_a_row(symbol, members)}", inputs, outputs, lengths, program.scalars)
+    return Kernel(name, f"{source}\n\n{_in_a_row(symbol, members)}", inputs, outputs, lengths, numbers, printed.live)
 
 
 @dataclass
@@ -114,14 +121,33 @@ class _Steps:
     outputs: tuple[str, ...]
     out: Writer
     scratch: Scratch
+    flags: tuple[str, ...]  # whether each result is needed
     functions: list[str] = field(default_factory=list)  # of tiles
     before: list[str] = field(default_factory=list)  # lines that stand before memory is taken
 
     def __post_init__(self) -> None:
-        self.flat = [x for s in self.steps for x in (s.steps if isinstance(s, Chain) else (s,))]
+        self.flat = [x for s in self.steps for x in _parts(s)]
+        self.live = _live(self.steps, self.form.program.returns)
 
     def print(self) -> None:
-        for step in self.steps:
+        """Every step, those under an `if` that not all results need."""
+        for needed, steps in groupby(self.steps, lambda s: self.needed(n for x in _parts(s) for n in names_written(x))):
+            if needed:
+                self.out.line()
+                with self.out.block(f"if ({needed})"):
+                    self._print(steps)
+            else:
+                self._print(steps)
+
+    def needed(self, names: Iterable[str]) -> str:
+        """Whether a result is needed that one of these tensors is for, as code; nothing where one always is."""
+        results = sorted(frozenset[int]().union(*(self.live[n] for n in names)))
+        flags = [self.flags[k] for k in results] if self.flags else []
+        text = Expressions(self.form)
+        return "" if not all(flags) or len(flags) == len(self.flags) else " || ".join(map(text.name, flags))
+
+    def _print(self, steps: Iterable[Step | Chain]) -> None:
+        for step in steps:
             self.out.line()
             if isinstance(step, Chain):
                 self._chain(step)
@@ -152,6 +178,26 @@ class _Steps:
         self.before += tiles.before()
         tiles.take(self.scratch)
         tiles.print(self.out)
+
+
+def _parts(step: Step | Chain) -> tuple[Step, ...]:
+    return step.steps if isinstance(step, Chain) else (step,)
+
+
+def _live(steps: list[Step | Chain], returns: tuple[str, ...]) -> dict[str, Results]:
+    """For which results each tensor is computed: of what runs together, all of them."""
+    written = [{n for x in _parts(s) for n in names_written(x)} for s in steps]
+    read = [read_by(_parts(s)) for s in steps]
+    live: dict[str, Results] = dict.fromkeys(set().union(*written, *read, returns), frozenset())
+    for k, name in enumerate(returns):
+        live[name] |= {k}
+    before: dict[str, Results] = {}
+    while before != live:
+        before = dict(live)
+        for made, used in zip(reversed(written), reversed(read), strict=True):
+            found = frozenset[int]().union(*(live[n] for n in made))
+            live |= {n: live[n] | found for n in (*made, *used)}
+    return live
 
 
 def _in_a_row(name: str, members: list[str]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from sympy import Expr
 
@@ -19,6 +19,7 @@ from derive.backends.values import Dims
 from derive.equations import Op
 from derive.lengths.length_code import lengths_of
 from derive.lengths.nominal import nominal
+from derive.nodes.liveness import Results
 from derive.passes.contraction_order import two_at_a_time
 from derive.pipeline import Derivation
 from derive.program import Program
@@ -69,6 +70,7 @@ class Native:
     together: Together | None = None  # a loss with its gradients, where there is one
     step: tuple[str, ...] = ()  # the same of the training step
     imports: tuple[str, ...] = ()
+    live: Mapping[str, Results] = field(default_factory=dict)  # for which gradients the backward's reads each tensor
     take_all: bool = False  # the kernels take every real tensor, and so can say whether one is half precision
 
 
@@ -83,6 +85,8 @@ class Shapes:
     backward_lengths: Mapping[str, str]  # the same for the backward
     saved: tuple[str, ...]  # the fields of the saved tuple
     code: Callable[[Expr], str]  # how a length is computed from others
+    needed: tuple[str, ...]  # whether each gradient is needed; none of one alone
+    results: tuple[str, ...]  # the gradients as they are returned, those that are not needed as None
 
     def given(self, kernel: str) -> Mapping[str, str]:
         """The axes whose length is an argument of a kernel's function, and its name there."""
@@ -101,12 +105,13 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Calla
     programs = {"FORWARD": d.forward, "BACKWARD": d.backward, "WITH_GRADIENTS": whole}
     programs["STEP"] = descent(d) if step else None
     names = {"FORWARD": f"{op.name}_forward", "BACKWARD": f"{op.name}_backward"}
+    flags = {"BACKWARD": shapes.needed, "WITH_GRADIENTS": ("", *shapes.needed) if shapes.needed else ()}
     try:
         lengths, fixed = nominal(d.named), {r.axis.base: r.axis.fixed for r in op.sizes if r.axis.fixed is not None}
         kernels = {
             n: kernel(
                 names.get(n, p.name), two_at_a_time(scanned(p), lengths), integers, conditions, fixed, lengths,
-                extrema(d.forward),
+                extrema(d.forward), flags.get(n, ()),
             )
             for n, p in programs.items()
             if p is not None
@@ -136,7 +141,7 @@ def _around(
     outputs = [shapes.names(o) for o in op.outputs]
 
     found = [shapes.names(r) for r in d.backward.returns]
-    gradients = found[0] if len(found) == 1 else f"{title}Gradients({', '.join(found)})"
+    gradients = shapes.results[0] if len(found) == 1 else f"{title}Gradients({', '.join(shapes.results)})"
     together = None
     if joined:
         together = Together(calls.pop("WITH_GRADIENTS"), outputs[0], tuple(map(shapes.names, joined)))
@@ -151,12 +156,15 @@ def _around(
     registration = [_registered(n, _called(n, k, shapes), *forms[n]) for n, k in kernels.items() if n != "STEP"]
     second = "BACKWARD" if "BACKWARD" in kernels else "None"
     linear = ", linear=True" if is_linear(d) else ""
-    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r}{linear})")
+    flags = {f: o.name for f, o in zip(shapes.needed, op.differentiable, strict=bool(shapes.needed))}
+    flagged = f", needed={flags!r}" if flags else ""
+    registration.append(f"differentiable(FORWARD, {second}, {cotangents!r}, {targets!r}{linear}{flagged})")
     return Native(
         tuple(kernels.values()), "",
         tuple(_definition(n, k, d, integers, shapes, joined) for n, k in kernels.items()),
         calls["FORWARD"], lines["FORWARD"], calls.get("BACKWARD"), lines.get("BACKWARD", ()), tuple(registration),
         together, lines.get("STEP", ()), ("Kernel", "differentiable", "register"),
+        kernels["BACKWARD"].live if "BACKWARD" in kernels else {},
         _take_all(op, kernels, {*cotangents.values(), *shapes.saved}, shapes),
     )  # fmt: skip
 
@@ -210,6 +218,7 @@ def _definition(
         "taped": "False" if name in ("STEP", "WITH_GRADIENTS") else "",
         "changed": told(o.name for o in d.op.differentiable) if name == "STEP" else "",
         "derived": _derived(name, k, d, dims, shapes),
+        "read_for": _tuple_of_any(_read_for(k, shapes.needed)) if name == "BACKWARD" and shapes.needed else "",
         "needs": f"lambda s: {' and '.join(needs)}" if needs else "",
     }
     return f"{name} = Kernel({', '.join([*places, *(f'{word}={text}' for word, text in options.items() if text)])})"
@@ -266,6 +275,14 @@ def _derived(name: str, k: Kernel, d: Derivation, dims: Mapping[str, Dims], shap
         wanted += [s.axis.base for r in d.op.requirements for s in lengths_of(r)]
     lines = in_turn(d.op, parts, known, wanted, shapes.code)
     return f"({''.join(lines)})" if lines else ""
+
+
+def _read_for(k: Kernel, flags: tuple[str, ...]) -> Iterator[str]:
+    """The inputs that are not read for every gradient, each with the numbers of which one says that it is."""
+    for name in k.inputs:
+        read_for = k.live.get(name, frozenset())
+        if 0 < len(read_for) < len(flags):
+            yield f"{name}: {' '.join(flags[r] for r in sorted(read_for))}"
 
 
 def said(dims: Dims) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from derive.backends.values import Line
@@ -36,12 +36,14 @@ def into(
     tensors: Collection[str],
     vectors: Collection[str] = (),
     deep: Collection[str] = (),
+    given: Callable[[Line, str], str] = lambda line, target: "",
 ) -> list[Line]:
     """The lines of a function with each name of `targets` computed in the tensor that it maps to.
 
     `tensors` are the names that hold tensors, as the code has them; of these, `vectors` have one dimension, into which
     `torch.matmul` of PyTorch 2.13 does not write without resizing it, and `deep` have three or more. A line that
-    changes a tensor in place stays.
+    changes a tensor in place stays. `given` is the condition under which a line has its target, as code, if there is
+    one: else it is None, of which `out=` makes a new tensor.
     """
     wanted = dict(targets)
     out = []
@@ -59,6 +61,8 @@ def into(
         code = _unfused(code) if name in deep else code
         copied = name in vectors and " @ " in code
         new = f"{target}.copy_({code})" if copied else _written(code, target, tensors)
+        if f"{target}." in new and (condition := given(line, target)):
+            new = f"{new} if {condition} else {code}"
         out.append(replace(line, code=f"{name} = {new}"))
     return out[::-1]
 

@@ -292,7 +292,7 @@ class Printer:
 
     def print(self) -> list[Line]:
         for k, statement in enumerate(self.program.statements):
-            self.at = k
+            self.at, before = k, len(self.lines)
             self.spent = self.memory.spent_at(k) if self.fuse else frozenset()
             self.counts = statement.name in self.integers
             self.top, self.first = statement.value, self.memory.first_at(k) if self.fuse else None
@@ -301,6 +301,7 @@ class Printer:
                 scatter(self, statement)
             else:
                 self.lines += assigned(self, statement)
+            self.lines[before:] = (replace(line, part_of=frozenset({k})) for line in self.lines[before:])
         given, indices = ({self.names.get(n, n) for n in own} for own in (dict(self.program.given), self.indices))
         return repeated_named(self.lines, given, indices, self.unused)
 

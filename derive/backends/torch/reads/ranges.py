@@ -129,5 +129,6 @@ def _named(lines: list[Line], code: str, name: str) -> list[Line]:
     first = next(k for k, line in enumerate(lines) if whole.search(line.code))
     while lines[first].code.startswith(" "):  # inside a loop
         first -= 1
+    users = frozenset().union(*(line.part_of for line in lines if whole.search(line.code)))
     out = [replace(line, code=whole.sub(name, line.code)) for line in lines]
-    return [*out[:first], Line(f"{name} = {code}"), *out[first:]]
+    return [*out[:first], Line(f"{name} = {code}", part_of=users), *out[first:]]
