@@ -89,7 +89,8 @@ def _with_named(
     best = [p.best for p in parts]
     changed = [k for k, c in enumerate(beside) if best[k].choice != c.choice]
     # two that change for each other's sake may each give up what the other changes for: then one of them does
-    trials = [changed, *([k] for k in changed)] if len(changed) > 1 else [changed] if changed else []
+    alone = [[k] for k in changed] if 1 < len(changed) <= _FEW else []
+    trials = [changed, *alone] if changed else []
     for those in trials:
         mixed = [beside[k] if k in those else best[k] for k in range(len(best))]
         other = whole_form(steps, mixed, laws, facts, policy)
@@ -102,6 +103,9 @@ def _cost(whole: Whole, steps: Stepwise) -> float:
     """What a form costs, its stretches sharing the elementary functions that they have in common."""
     return whole.kept.total - made_again(whole.kept.program, nominal(steps.op))
 
+
+_FEW = 6
+"""Stretches that change beside each other of which each is tried alone as well: each takes the whole form once more."""
 
 _CLEARLY = 0.01
 """What another form must spare of the stretches that it changes: closer ones are one to what is counted."""

@@ -15,7 +15,7 @@ from sympy import S
 
 from derive.adjoint import Adjoint, Contribution, Stepwise
 from derive.collapse.chain import is_alias, is_broadcast
-from derive.terms.elements import At, Tensor, tensor_names
+from derive.terms.elements import Tensor, tensor_names
 from derive.terms.names import free_name
 
 LONGEST = 6
@@ -124,7 +124,7 @@ def _pieces(part: _Stretch) -> Iterator[_Stretch]:
     places = {a.target.name: k for k, a in enumerate(part)}
     read = {n for a in part for n in a.reads}
     last = {a.target.name: max((places[n] for n in a.reads if n in places), default=k) for k, a in enumerate(part)}
-    order = sorted(part, key=lambda a: last[a.target.name] + 0.5 if a.target.name not in read else places[a.target.name])
+    order = sorted(part, key=lambda a: places[a.target.name] if a.target.name in read else last[a.target.name] + 0.5)
     last_read = {n: k for k, a in enumerate(order) for n in a.reads if n in places}
     open_names: set[str] = set()
     across: list[int] = []

@@ -41,9 +41,8 @@ def added_up(definitions: list[Definition], steps: Stepwise) -> list[Definition]
     parts = {name for _, names in steps.sums for name in names}
     values = {At(Tensor(d.name), *d.axes): d.value for d in definitions if d.name in parts}
     totals = {name for name, _ in steps.sums}
-    return [
-        replace(d, value=d.value.xreplace(values)) if d.name in totals else d for d in definitions if d.name not in parts
-    ]
+    others = (d for d in definitions if d.name not in parts)
+    return [replace(d, value=d.value.xreplace(values)) if d.name in totals else d for d in others]
 
 
 _SMALL = 40
