@@ -29,7 +29,7 @@ from derive.terms.indices import Merge, Part, Prefix, Slot
 from derive.terms.reductions import Reduce, Sigma, TakenFirst
 
 _LENGTH = 2
-_LONGEST = 8  # which no axis is longer than
+_LONGEST = 256  # which no axis is longer than: one of which single places are read is as long as that takes
 _MOST = 4096  # places of one tensor, those summed over included
 _NOISE = 1e-6  # of what is added up, below which a sum may be rounding: what is drawn lies between 0.1 and 0.9
 
@@ -254,4 +254,7 @@ def _lengths(op: Op) -> dict[str, int]:
         length = length.xreplace({s: S(out.get(s.axis.base, _LENGTH)) for s in length.atoms(Size)})
         if length.is_Integer and 0 < length <= _LONGEST:
             out[rule.axis.base] = int(length)
+    for name, axes in op.merged.items():
+        if all(a.base in out for a in axes):
+            out[name] = math.prod(out[a.base] for a in axes)
     return out

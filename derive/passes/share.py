@@ -200,9 +200,9 @@ def _is_subtracted_multiple(node: Node | Index, reader: Node | Index) -> TypeGua
 class _Found:
     """A node that may get a name. Only one whose shape stands somewhere else too is looked at more closely."""
 
-    node: Node | Index
+    node: Node
     shape: int
-    key: Node | Index | None = None
+    key: Node | None = None
     length: int = 0
     asked: bool = False
 
@@ -219,7 +219,7 @@ class _Nodes:
         """The largest node that stands in more than one place, in the names of each, and the first place."""
         found = [self.of(s) for s in statements]
         counts = Counter(f.shape for own in found for f in own)
-        seen: dict[Node | Index, list[tuple[_Found, int]]] = {}
+        seen: dict[Node, list[tuple[_Found, int]]] = {}
         for k, own in enumerate(found):
             for f in own:
                 if counts[f.shape] > 1 and (key := self.key(f)) is not None:
@@ -231,7 +231,7 @@ class _Nodes:
     def of(self, s: Statement) -> list[_Found]:
         if id(s) not in self.known:
             shapes: dict[int, int] = {}
-            self.known[id(s)] = s, [_Found(n, self.shape(n, shapes)) for n in _nodes(s)]
+            self.known[id(s)] = s, [_Found(n, self.shape(n, shapes)) for n in _nodes(s) if isinstance(n, Node)]
         return self.known[id(s)][1]
 
     def shape(self, node: Node | Index, done: dict[int, int]) -> int:
@@ -241,7 +241,7 @@ class _Nodes:
             done[id(node)] = self.shapes.setdefault((type(node), _label(node), below), len(self.shapes))
         return done[id(node)]
 
-    def key(self, f: _Found) -> Node | Index | None:
+    def key(self, f: _Found) -> Node | None:
         """What is equal for nodes that are one tensor; None for one that is not worth a name."""
         if not f.asked:
             f.asked = True
