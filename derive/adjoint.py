@@ -77,6 +77,7 @@ class Stepwise:
     op: Op
     cotangents: tuple[Cotangent, ...]
     adjoints: tuple[Adjoint, ...]
+    sums: tuple[tuple[str, tuple[str, ...]], ...] = ()  # adjoints that are added up in parts, and these, by name
 
     def adjoint(self, of: str) -> Adjoint | None:
         return next((a for a in self.adjoints if a.of == of), None)

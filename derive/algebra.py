@@ -271,6 +271,7 @@ def substitute(expr: Expr, replace: Mapping[str, tuple[tuple[Axis, ...], Expr]])
     return normal(rewrite(expr, rule)) if replace else expr
 
 
+@lru_cache(maxsize=20_000)
 def is_contraction(body: Expr) -> bool:
     """Whether a product runs over more axes than any one of its factors: a matrix product, not a reduction."""
     runs = [free_axes(f) for f in Mul.make_args(body) if not f.is_Number]

@@ -223,10 +223,26 @@ class Op:
         return index.base
 
     def operand(self, name: str) -> Operand | None:
-        return next((o for o in self.operands if o.name == name), None)
+        return self._operands.get(name)
 
     def equation(self, name: str) -> Equation | None:
-        return next((e for e in self.equations if e.name == name), None)
+        return self._equations.get(name)
+
+    @cached_property
+    def _operands(self) -> dict[str, Operand]:
+        return {o.name: o for o in reversed(self.operands)}
+
+    @cached_property
+    def _equations(self) -> dict[str, Equation]:
+        return {e.name: e for e in reversed(self.equations)}
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.operands, self.equations, self.outputs, self.sizes, self.requirements))
+
+    def __hash__(self) -> int:
+        """Of what is known of an op by caches, which ask for it at every step of a search."""
+        return self._hash
 
     def written_for(self, e: Equation) -> str:
         """The name of the equation that a spec wrote, of which this one is a part."""

@@ -115,7 +115,7 @@ def recompute(
         return wanted and _recomputable(equation, op, policy)
 
     def without(gone: Sequence[Equation]) -> tuple[Kept, list[Definition]]:
-        known = (frozenset(best.names) | {d.name for d in again}) - {e.name for e in gone}
+        known = (frozenset(best.names) | held | {d.name for d in again}) - {e.name for e in gone}
         made = {d.name: d for e in gone for d in _from_kept(e, op, known, policy)}
         trial = [*made.values(), *again]
         return with_kept(steps, [*trial, *definitions], returns, held, policy), trial
@@ -161,13 +161,19 @@ def _recomputable(equation: Equation, op: Op, policy: Policy) -> bool:
 
 
 def _work_of(equation: Equation, op: Op) -> str | None:
-    if any(e.ties == equation.left for e in op.equations):
+    if equation.left in _counted(op):
         return "count"  # which the forward would make for the backward's sake alone
     if equation.kind is None and any(is_gather(i) for at in equation.reads for i in at.index):
         return "gather"
     if equation.kind != "sum" or not is_contraction(equation.body):
         return equation.kind
     return "batch" if frozenset(a.base for a in equation.axes) in _made_by_batches(op) else "product"
+
+
+@lru_cache(maxsize=64)
+def _counted(op: Op) -> frozenset[Expr]:
+    """The elements that are counted for the sake of ties."""
+    return frozenset(e.ties for e in op.equations if e.ties is not None)
 
 
 @lru_cache(maxsize=64)

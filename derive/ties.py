@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from sympy import Expr, Mul, S
 
 from derive.equations import Op
@@ -13,6 +15,7 @@ _EXTREMA = ("amax", "amin")
 _EXACT = (absolute, maximum, minimum, relu, sign)
 
 
+@lru_cache(maxsize=64)
 def compared(op: Op) -> frozenset[str]:
     """The tensors whose very elements a tie is told by: those under a maximum, and those that are chosen from."""
     exact = {e.name: e for e in op.equations if e.kind is None and is_exact(e.body)}

@@ -74,7 +74,7 @@ def forced(steps: Stepwise, scaled: bool = False) -> frozenset[str]:
         read |= {at.name for at in adjoint.value.atoms(At) if not all(isinstance(i, Axis) for i in at.index)}
         out |= {adjoint_of[n] for n in read if n in adjoint_of}
         out |= {adjoint.of} if contractions else set()
-    plain = {a.of for a in steps.adjoints if _is_alias(a.value) or (scaled and _is_scaled(a))}
+    plain = {a.of for a in steps.adjoints if is_alias(a.value) or (scaled and _is_scaled(a))}
     light = plain | {a.of for a in steps.adjoints if is_broadcast(a)}
     products = {a.target.name for a in steps.adjoints if _is_product(a.value)}
     for adjoint in steps.adjoints[::-1]:  # one that only renames another, or repeats a sum, passes this on to it
@@ -129,7 +129,7 @@ def close(adjoints: tuple[Adjoint, ...], choice: Choice, laws: Laws) -> tuple[li
             value = changed
         whole = free_axes(value) == set(adjoint.axes)  # else it is a smaller thing, broadcast: no tensor worth a name
         named = (adjoint.of in choice.named and whole) or _is_long(value, set(adjoint.axes))
-        if adjoint.of in laws.gradients | laws.always or (named and not _is_alias(value)):
+        if adjoint.of in laws.gradients | laws.always or (named and not is_alias(value)):
             definitions.append(Definition(adjoint.target.name, adjoint.axes, value))
         else:
             inlined[adjoint.target.name] = (adjoint.axes, value)
@@ -254,6 +254,6 @@ def _is_product(value: Expr) -> bool:
     return not isinstance(value, Add) and not value.atoms(Sigma)
 
 
-def _is_alias(value: Expr) -> bool:
+def is_alias(value: Expr) -> bool:
     """One element as it is: renaming, not work."""
     return value == 0 or isinstance(value, At)

@@ -29,9 +29,9 @@ from derive.terms.indices import Merge, Part, Prefix, Slot
 from derive.terms.reductions import Reduce, Sigma, TakenFirst
 
 _LENGTH = 2
-_LONGEST = 8  # which no axis is longer than
+_LONGEST = 256  # which no axis is longer than: one of which single places are read is as long as that takes
 _MOST = 4096  # places of one tensor, those summed over included
-_NOISE = 1e-6  # below which a number may be rounding: what is drawn lies between 0.1 and 0.9
+_NOISE = 1e-6  # of what is added up, below which a sum may be rounding: what is drawn lies between 0.1 and 0.9
 
 _FUNCTIONS: dict[str, Callable[..., float]] = {
     "absolute": abs,
@@ -110,7 +110,8 @@ class Instance:
     def evaluate(self, name: str, index: tuple[Expr, ...], axes: tuple[Axis, ...], value: Expr) -> None:
         """Note the elements of a tensor; nothing where one of them cannot be evaluated."""
         try:
-            self.tensors[name] = {self._index(index, at): self._value(value, at) for at in self._places(axes)}
+            found = ((at, self._value(value, at)) for at in self._places(axes))
+            self.tensors[name] = {self._index(index, at): 0.0 if self._is_noise(v, value, at) else v for at, v in found}
         except _UNDEFINED:
             self.tensors.pop(name, None)
 
@@ -130,10 +131,28 @@ class Instance:
     def may_vanish(self, axes: tuple[Axis, ...], value: Expr) -> bool:
         """Whether all elements of an expression are 0 here, or one cannot be evaluated."""
         try:
-            elements = [self._value(value, at) for at in self._places(axes)]
+            elements = [(at, self._value(value, at)) for at in self._places(axes)]
+            finite = all(math.isfinite(v) for _, v in elements)
+            return not finite or all(self._is_noise(v, value, at) for at, v in elements)
         except _UNDEFINED:
             return True
-        return not all(map(math.isfinite, elements)) or all(abs(v) < _NOISE for v in elements)
+
+    def _is_noise(self, found: float, value: Expr, at: _Where) -> bool:
+        """Whether a value may be 0 but for rounding: small, and next to nothing of what it is the sum of.
+
+        Behind many layers a gradient is small all over, and no less a number for that.
+        """
+        return abs(found) < _NOISE and abs(found) <= _NOISE * self._scale(value, at)
+
+    def _scale(self, e: Basic, at: _Where) -> float:
+        """What the terms of an expression add up to where none is taken away."""
+        if isinstance(e, Add):
+            return math.fsum(self._scale(a, at) for a in e.args)
+        if isinstance(e, Mul):
+            return math.prod(self._scale(a, at) for a in e.args)
+        if isinstance(e, Sigma):
+            return math.fsum(self._scale(e.body, inner) for inner in self._places(e.over, at))
+        return abs(self._value(e, at))
 
     def _draw(self, name: str, axes: tuple[Axis, ...], draw: Callable[[], float]) -> None:
         with suppress(_Unknown):  # of too many places, or of a length that is none here
@@ -235,4 +254,7 @@ def _lengths(op: Op) -> dict[str, int]:
         length = length.xreplace({s: S(out.get(s.axis.base, _LENGTH)) for s in length.atoms(Size)})
         if length.is_Integer and 0 < length <= _LONGEST:
             out[rule.axis.base] = int(length)
+    for name, axes in op.merged.items():
+        if all(a.base in out for a in axes):
+            out[name] = math.prod(out[a.base] for a in axes)
     return out

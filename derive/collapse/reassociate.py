@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from sympy import Add, Expr, Mul
 
@@ -113,6 +114,7 @@ def is_partly(sum_: Sigma, value: Expr) -> bool:
     return sum_ in sums and any(factors < set(Mul.make_args(opened(s)[0])) for s in others)
 
 
+@lru_cache(maxsize=20_000)
 def is_multiple(d: Definition) -> bool:
     """Whether a definition is one tensor, over the same axes, times others."""
     whole = any(f.index == d.axes for f in factors_of(d.value, At))
@@ -154,6 +156,7 @@ def _of_some_factors(sum_: Sigma, known: Relations) -> Iterator[Found]:
             yield sigma(Mul(*others, changed), [a for a in bound if a != axis]), "; ".join(map(str, used))
 
 
+@lru_cache(maxsize=20_000)
 def one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
     """A product as what its only sum is multiplied with, and that sum; none where it has several, or none."""
     sums = factors_of(value, Sigma)
@@ -162,6 +165,7 @@ def one_sum(value: Expr) -> tuple[Expr, Sigma | None]:
     return value / sums[0], sums[0]
 
 
+@lru_cache(maxsize=64)
 def products_of(op: Op) -> dict[str, Definition]:
     """The tensors of the forward that are one matrix product, or a multiple of one, by name."""
     out: dict[str, Definition] = {}

@@ -18,7 +18,7 @@ from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.desugaring.own_sums import divisors, summed_along
 from derive.equations import Equation, Op
 from derive.matching import match
-from derive.terms.axes import Size, free_axes, sorted_axes
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, tensor_names
 from derive.terms.nearly_equal import greater_of_differences
@@ -123,10 +123,12 @@ def _of_sums(op: Op, known: Relations) -> list[Relation]:
     added, sums to 0 either way, since the means of its columns have that mean too.
     """
     out = []
+    reductions = {e.name: (e.axes, e.weight * sigma(e.body, e.over))
+                  for e in op.equations if e.kind in ("sum", "mean") and e.is_plain}  # fmt: skip
     for equation in op.equations:
         if equation.kind is None and equation.is_plain and isinstance(equation.body, Add):
             for axes in (c for k in range(1, _TOGETHER + 1) for c in combinations(equation.axes, k)):
-                total, used = _total(op, sigma(equation.body, axes), known)
+                total, used = _total(reductions, sigma(equation.body, axes), known)
                 if used and not total.atoms(Sigma):
                     because = (equation.name, *dict.fromkeys(name for r in used for name in r.because))
                     relation = oriented(sigma(equation.left, axes) - total, because)
@@ -134,11 +136,11 @@ def _of_sums(op: Op, known: Relations) -> list[Relation]:
     return out
 
 
-def _total(op: Op, total: Expr, known: Relations) -> tuple[Expr, tuple[Relation, ...]]:
+def _total(
+    reductions: dict[str, tuple[tuple[Axis, ...], Expr]], total: Expr, known: Relations
+) -> tuple[Expr, tuple[Relation, ...]]:
     """A sum by what is known of it, and of the sums that it sums."""
     total, used = use_relations(total, known)
-    reductions = {e.name: (e.axes, e.weight * sigma(e.body, e.over))
-                  for e in op.equations if e.kind in ("sum", "mean") and e.is_plain}  # fmt: skip
     whole = {s: substitute(s, reductions) for s in total.atoms(Sigma) if tensor_names(s) & set(reductions)}
     if not used or not whole:
         return total, used

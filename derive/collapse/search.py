@@ -23,7 +23,7 @@ from derive.collapse.sides_taken import extrema
 from derive.collapse.stretches import beside_each_other, solved
 from derive.collapse.supports import supports
 from derive.collapse.symmetries import in_one_order
-from derive.collapse.together import Whole
+from derive.collapse.together import Whole, added_up, of_whole_sums
 from derive.collapse.vanishing import vanishing
 from derive.collapse.whole_form import whole_form
 from derive.collapse.wholes import wholes
@@ -68,38 +68,44 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
         _with_named(steps, named, laws, facts, allowed, policy)
         for named in dict.fromkeys((forced(steps), forced(steps, scaled=True)))
     ]
-    whole = min(found, key=lambda w: w.kept.total)
-    definitions = tuple(reached((d for c in whole.parts for d in c.definitions), whole.kept.program.returns))
-    history = (*turned, *gone, *(s for c in whole.parts for s in c.steps))
+    whole, apart = min(found, key=lambda w: w[0].kept.total)
+    definitions = tuple(reached(added_up(whole.definitions, apart), whole.kept.program.returns))
+    history = (*turned, *gone, *of_whole_sums((s for c in whole.parts for s in c.steps), apart))
     choices = tuple(c.choice for c in whole.parts)
     return Closed(choices, definitions, whole.kept, history, known, identities, _used(whole.parts, known))
 
 
 def _with_named(
     steps: Stepwise, named: frozenset[str], laws: Laws, facts: Laws, allowed: set[str], policy: Policy
-) -> Whole:
-    """The cheapest form in which these adjoints are named in any case."""
-    stretches, cuts = segments(steps, named)
-    laws = replace(laws, always=named | frozenset(cuts), memo={})
-    parts = solved(steps, stretches, cuts, laws, allowed, policy)
+) -> tuple[Whole, Stepwise]:
+    """The cheapest form in which these adjoints are named in any case, and the chain rule that it is of."""
+    found = segments(steps, named)
+    steps, cuts, parts_of_sums = found.steps, found.cuts, (name for _, names in found.steps.sums for name in names)
+    always, gradients = named | found.named | frozenset(cuts), laws.gradients | frozenset(parts_of_sums)
+    laws = replace(laws, always=always, gradients=gradients, memo={})
+    parts = solved(steps, found.parts, cuts, laws, allowed, policy)
     whole = whole_form(steps, [p.best for p in parts], laws, facts, policy)
     beside = beside_each_other(steps, parts, allowed, policy)
     best = [p.best for p in parts]
     changed = [k for k, c in enumerate(beside) if best[k].choice != c.choice]
     # two that change for each other's sake may each give up what the other changes for: then one of them does
-    trials = [changed, *([k] for k in changed)] if len(changed) > 1 else [changed] if changed else []
+    alone = [[k] for k in changed] if 1 < len(changed) <= _FEW else []
+    trials = [changed, *alone] if changed else []
     for those in trials:
         mixed = [beside[k] if k in those else best[k] for k in range(len(best))]
         other = whole_form(steps, mixed, laws, facts, policy)
         if _cost(whole, steps) - _cost(other, steps) > _CLEARLY * sum(best[k].kept.total for k in those):
-            return other
-    return whole
+            return other, steps
+    return whole, steps
 
 
 def _cost(whole: Whole, steps: Stepwise) -> float:
     """What a form costs, its stretches sharing the elementary functions that they have in common."""
     return whole.kept.total - made_again(whole.kept.program, nominal(steps.op))
 
+
+_FEW = 6
+"""Stretches that change beside each other of which each is tried alone as well: each takes the whole form once more."""
 
 _CLEARLY = 0.01
 """What another form must spare of the stretches that it changes: closer ones are one to what is counted."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from sympy import Add, S
 
 from derive.adjoint import Stepwise
 from derive.collapse.chain import Choice, Step
@@ -29,7 +32,17 @@ class Whole:
 def priced(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> Whole:
     """The stretches together with what is computed again."""
     again = _recomputed(steps, parts, policy)
-    return Whole(tuple(parts), with_kept(steps, [*again, *(d for c in parts for d in c.definitions)], policy=policy))
+    definitions = added_up([d for c in parts for d in c.definitions], steps)
+    return Whole(tuple(parts), with_kept(steps, [*again, *definitions], policy=policy))
+
+
+def added_up(definitions: list[Definition], steps: Stepwise) -> list[Definition]:
+    """The definitions with those that are the parts of a sum in it."""
+    parts = {name for _, names in steps.sums for name in names}
+    values = {At(Tensor(d.name), *d.axes): d.value for d in definitions if d.name in parts}
+    totals = {name for name, _ in steps.sums}
+    others = (d for d in definitions if d.name not in parts)
+    return [replace(d, value=d.value.xreplace(values)) if d.name in totals else d for d in others]
 
 
 _SMALL = 40
@@ -53,6 +66,31 @@ def _recomputed(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> 
         shared = frozenset(n for n in readers if n not in alone)
         again += recompute(steps, list(part.definitions), alone, shared, policy)
     return again
+
+
+def of_whole_sums(history: Iterable[Step], steps: Stepwise) -> list[Step]:
+    """What was done to the parts of a sum as what was done to the sum, one step for each law, after all others."""
+    total = {part: name for name, names in steps.sums for part in names}
+    out: list[Step] = []
+    done: dict[str, dict[str, list[Step]]] = {}
+    for step in history:
+        if step.subject.name in total:
+            done.setdefault(total[step.subject.name], {}).setdefault(step.subject.name, []).append(step)
+        else:
+            out.append(step)
+    lefts = {a.target.name: a for a in steps.adjoints}
+    for name, names in steps.sums:
+        now = {part: lefts[part].value for part in names}
+        rest = lefts[name].value.xreplace({lefts[part].left: S.Zero for part in names})
+        rounds = zip_longest(*(done.get(name, {}).get(part, []) for part in names))
+        for some in rounds:
+            for law in dict.fromkeys(s.law for s in some if s is not None):
+                own = [s for s in some if s is not None and s.law == law]
+                before = Add(rest, *now.values())
+                now |= {s.subject.name: s.after for s in own}
+                reason = "; ".join(dict.fromkeys(s.reason for s in own))
+                out.append(Step(law, lefts[name].left, before, Add(rest, *now.values()), reason))
+    return out
 
 
 def cheapest(

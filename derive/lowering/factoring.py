@@ -7,6 +7,7 @@ factors are the only guide.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -40,7 +41,7 @@ class Sum:
 @lru_cache(maxsize=20_000)  # a search prices many forms, which have most of their definitions in common
 def factor(expr: Expr) -> Product:
     """The shape in which a normal form is written down."""
-    return _factor([_Term.of(t) for t in ordered_terms(expr)])
+    return _factor(tuple(_Term.of(t) for t in ordered_terms(expr)))
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,9 @@ class _Term:
         return _Term(self.number / number, tuple((b, e) for b, e in left.items() if e != 0))
 
     def has(self, b: Expr, e: Expr) -> bool:
-        mine = dict(self.powers).get(b, S.Zero)
-        return bool(mine * e > 0)
+        return any(own == b and bool(mine * e > 0) for own, mine in self.powers)
 
-    def is_among(self, others: list[_Term]) -> bool:
+    def is_among(self, others: Sequence[_Term]) -> bool:
         """Whether one of the others has the same number and the same powers."""
         return any(o.number == self.number and dict(o.powers) == dict(self.powers) for o in others)
 
@@ -80,13 +80,14 @@ class _Term:
         return Product(self.number, tuple(Pow(b, e) for b, e in self.powers))
 
 
-def _factor(terms: list[_Term]) -> Product:
+@lru_cache(maxsize=20_000)  # Horner's step asks for what is left over twice, at every level
+def _factor(terms: tuple[_Term, ...]) -> Product:
     if len(terms) == 1:
         return terms[0].product
     number, common = common_factor(terms)
     common = {b: e for b, e in common.items() if not _leaks(b, e, terms)}
     common = {b: e for b, e in common.items() if not _joins_small(b, [t.over(number, common) for t in terms])}
-    rest = [t.over(number, common) for t in terms]
+    rest = tuple(t.over(number, common) for t in terms)
     powers = tuple(Pow(b, e) for b, e in common.items())
     if (repeated := _repeated(rest)) is not None:
         return Product(number * repeated.number, _times(*powers, *repeated.powers))
@@ -97,24 +98,25 @@ def _factor(terms: list[_Term]) -> Product:
     return Product(number, powers, (inner,))
 
 
-def _shared_out(terms: list[_Term]) -> Sum:
+@lru_cache(maxsize=20_000)
+def _shared_out(terms: tuple[_Term, ...]) -> Sum:
     """Horner's step: group the terms that share a large factor, until no grouping spares an operation."""
     shared = _best_shared(terms)
     if shared is None:
         return Sum(_as_choices(tuple(t.product for t in terms)))
     b, e = shared
-    outside = [t for t in terms if not t.has(b, e)]
+    outside = tuple(t for t in terms if not t.has(b, e))
     apart = [t for t in terms if t.has(b, e) and b.is_nonnegative and t.over(-S.One, {b: e}).is_among(outside)]
-    inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e) and t not in apart]
+    inside = tuple(t.over(S.One, {b: e}) for t in terms if t.has(b, e) and t not in apart)
     if apart and inside:  # u - u*s beside v*s is u*(1 - s) + v*s, and not u + s*(v - u), where v may be small
-        outside = [t for t in terms if t in outside or t in apart]
+        outside = tuple(t for t in terms if t in outside or t in apart)
     else:
-        inside = [t.over(S.One, {b: e}) for t in terms if t.has(b, e)]
+        inside = tuple(t.over(S.One, {b: e}) for t in terms if t.has(b, e))
     grouped = _factor(inside)
     grouped = replace(grouped, powers=_times(Pow(b, e), *grouped.powers))
     if not outside:
         return Sum((grouped,))
-    rest = _factor(outside)
+    rest = _factor(outside) if grouped.sums else grouped
     if grouped.sums and _unordered(grouped) == _unordered(_turned(rest)):
         rest = _turned(rest)
     if grouped.sums and _unordered(grouped) == _unordered(rest):  # u*s + v*s = (u + v)*s
@@ -139,7 +141,7 @@ def _as_choices(parts: tuple[Product, ...]) -> tuple[Product, ...]:
     return parts
 
 
-def _repeated(terms: list[_Term]) -> Product | None:
+def _repeated(terms: Sequence[_Term]) -> Product | None:
     """A polynomial as its factors, where one of them is repeated: near it, `1 + p*(p - 2)` has no digits left."""
     bases = list({b: None for t in terms for b, _ in t.powers})
     exponents = [[dict(t.powers).get(b, S.Zero) for b in bases] for t in terms]
@@ -197,7 +199,7 @@ def _with_ones(number: Expr, sums: tuple[Sum, ...]) -> tuple[Expr, tuple[Sum, ..
     return number, tuple(out)
 
 
-def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
+def common_factor(terms: Sequence[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
     """What every term has: numbers by their greatest common divisor, others by their lowest power."""
     numbers = [t.number for t in terms]
     number = S.One
@@ -213,7 +215,7 @@ def common_factor(terms: list[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
     return number, common
 
 
-def _leaks(b: Expr, e: Expr, terms: list[_Term]) -> bool:
+def _leaks(b: Expr, e: Expr, terms: Sequence[_Term]) -> bool:
     """Whether a factor that may be infinite would come out from behind masks of which none may hold.
 
     `where(c, x/y, 0) + where(d, z/y, 0)` is 0 where neither is chosen, also where y is; with `1/y` outside it is nan.
@@ -226,7 +228,7 @@ def _leaks(b: Expr, e: Expr, terms: list[_Term]) -> bool:
     return all(left) and not any((condition, not turned) in alone for condition, turned in alone)
 
 
-def _joins_small(b: Expr, rest: list[_Term]) -> bool:
+def _joins_small(b: Expr, rest: Sequence[_Term]) -> bool:
     """Whether each of the terms has a factor that a common one of theirs may be multiplied by, and both are small.
 
     `a*u/r - b*v/r` with numbers of a row `a`, `b` and `r` takes a pass less than `(a*u - b*v)/r`.
@@ -236,16 +238,20 @@ def _joins_small(b: Expr, rest: list[_Term]) -> bool:
     return bool(own) and all(any(own | free_axes(f) < whole for f, _ in t.powers) for t in rest)
 
 
-def _best_shared(terms: list[_Term]) -> tuple[Expr, Expr] | None:
+def _best_shared(terms: Sequence[_Term]) -> tuple[Expr, Expr] | None:
     """The largest factor that more than one term has, if taking it out spares an operation on something large.
 
     Of factors as large, the one that leaves the least: `t + a*x*(1 - t**2)` and not `a*x + t*(1 - a*t*x)`.
     """
     best, gain, left = None, 0, 0
-    candidates = {(b, S.One if e > 0 else S.NegativeOne) for t in terms for b, e in t.powers}
+    having: dict[tuple[Expr, Expr], list[_Term]] = {}
+    for t in terms:
+        for b, e in t.powers:
+            having.setdefault((b, S.One if e > 0 else S.NegativeOne), []).append(t)
+    candidates = [c for c, inside in having.items() if len(inside) > 1]
     for b, e in sorted(candidates, key=lambda c: (c[0].sort_key(), c[1])):
-        inside = [t for t in terms if t.has(b, e)]
-        mine = (len(inside) - 1) * 32 ** weight(b) if len(inside) > 1 and weight(b) else 0
+        inside = having[b, e]
+        mine = (len(inside) - 1) * 32 ** weight(b) if weight(b) else 0
         if mine == 0 or mine < gain or _leaks(b, e, inside):
             continue
         if _joins_small(b, [t.over(S.One, {b: e}) for t in inside]):

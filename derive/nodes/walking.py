@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from derive.program import (
@@ -58,15 +59,21 @@ def walk(node: Node | Index) -> Iterator[Node | Index]:
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The node with what it is made of changed: a call's arguments, what a sum is of, the parts of a concatenation."""
+    """The node with what it is made of changed: a call's arguments, what a sum is of, the parts of a concatenation.
+
+    It is the very node where nothing changes, so that what is known of it stays known.
+    """
     if isinstance(node, Call):
-        return replace(node, args=tuple(map(change, node.args)))
+        args = tuple(map(change, node.args))
+        return node if all(map(is_, args, node.args)) else Call(node.fn, args)
     if isinstance(node, Run):
         return replace(node, body=change(node.body), same=change(node.same))  # type: ignore[arg-type]
     if isinstance(node, Reduce | Scan | Shares):
-        return replace(node, body=change(node.body))
+        body = change(node.body)
+        return node if body is node.body else replace(node, body=body)
     if isinstance(node, Join):
-        return replace(node, parts=tuple(map(change, node.parts)))
+        parts = tuple(map(change, node.parts))
+        return node if all(map(is_, parts, node.parts)) else replace(node, parts=parts)
     return node
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeGuard
 
@@ -45,12 +45,12 @@ def share(program: Program) -> Program:
     statements = _in_one_order(program.statements)
     taken, added_to = program.names, program.added_to
     stems: dict[str, str] = {}
+    known_nodes = _Nodes(added_to)
     while True:
-        nodes = _largest_repeated(statements, added_to)
+        nodes, first = known_nodes.largest_repeated(statements)
         if not nodes:
             return check(replace(program, statements=tuple(numbered_in_order(statements, stems))))
-        first = next(k for k, s in enumerate(statements) if any(_occurs(s, n) for n in nodes))
-        node = next(n for n in nodes if _occurs(statements[first], n))
+        node = nodes[0]
         known = [d for n in nodes for s in statements if (d := _definition(s, n)) is not None]
         named = next((d for d in known if d.name not in added_to), None)
         if named is None:
@@ -60,8 +60,10 @@ def share(program: Program) -> Program:
             stems[named.name] = stem
         rest = []
         for s in statements[first:]:
+            value = s.value
             for n in nodes if s is not named else ():
-                s = replace(s, value=put(s.value, n, read_as(named, n)))
+                value = put(value, n, read_as(named, n))
+            s = s if value is s.value else replace(s, value=value)
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
 
@@ -194,22 +196,69 @@ def _is_subtracted_multiple(node: Node | Index, reader: Node | Index) -> TypeGua
     return subtracts and isinstance(node, Call) and node.fn == "mul" and isinstance(node.args[0], Num)
 
 
-def _occurs(s: Statement, node: Node) -> bool:
-    return any(n == node for n in _nodes(s))
+@dataclass
+class _Found:
+    """A node that may get a name. Only one whose shape stands somewhere else too is looked at more closely."""
+
+    node: Node
+    shape: int
+    key: Node | None = None
+    length: int = 0
+    asked: bool = False
 
 
-def _largest_repeated(statements: list[Statement], added_to: set[str]) -> list[Node]:
-    """The largest node that stands in more than one place, in the names of each of them."""
-    seen: dict[Node, list[Node]] = {}
-    for s in statements:
-        for n in _nodes(s):
-            if isinstance(n, Read) and n.name not in added_to and _is_copied(n):
-                seen.setdefault(nameless(n) or n, []).append(n)
-            if isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n):
-                seen.setdefault(nameless(n) or n, []).append(n)
-    repeated = [nodes for nodes in seen.values() if len(nodes) > (2 if _is_one_number(nodes[0]) else 1)]
-    largest: list[Node] = max(repeated, key=lambda nodes: len(str(nodes[0])), default=[])
-    return list(dict.fromkeys(largest))
+class _Nodes:
+    """The nodes of statements, which are looked at once each: of hundreds of statements a step changes two or three."""
+
+    def __init__(self, added_to: set[str]):
+        self.added_to = added_to
+        self.shapes: dict[object, int] = {}  # nodes but for their axes, numbered
+        self.known: dict[int, tuple[Statement, list[_Found]]] = {}  # by identity, for which the statement is held
+
+    def largest_repeated(self, statements: list[Statement]) -> tuple[list[Node], int]:
+        """The largest node that stands in more than one place, in the names of each, and the first place."""
+        found = [self.of(s) for s in statements]
+        counts = Counter(f.shape for own in found for f in own)
+        seen: dict[Node, list[tuple[_Found, int]]] = {}
+        for k, own in enumerate(found):
+            for f in own:
+                if counts[f.shape] > 1 and (key := self.key(f)) is not None:
+                    seen.setdefault(key, []).append((f, k))
+        repeated = [own for own in seen.values() if len(own) > (2 if _is_one_number(own[0][0].node) else 1)]
+        largest = max(repeated, key=lambda own: own[0][0].length, default=[])
+        return list(dict.fromkeys(f.node for f, _ in largest)), largest[0][1] if largest else 0
+
+    def of(self, s: Statement) -> list[_Found]:
+        if id(s) not in self.known:
+            shapes: dict[int, int] = {}
+            self.known[id(s)] = s, [_Found(n, self.shape(n, shapes)) for n in _nodes(s) if isinstance(n, Node)]
+        return self.known[id(s)][1]
+
+    def shape(self, node: Node | Index, done: dict[int, int]) -> int:
+        """One number for all nodes that differ in their axes at most."""
+        if id(node) not in done:
+            below = tuple(self.shape(n, done) for n in children(node))
+            done[id(node)] = self.shapes.setdefault((type(node), _label(node), below), len(self.shapes))
+        return done[id(node)]
+
+    def key(self, f: _Found) -> Node | None:
+        """What is equal for nodes that are one tensor; None for one that is not worth a name."""
+        if not f.asked:
+            f.asked = True
+            n = f.node
+            copied = isinstance(n, Read) and n.name not in self.added_to and _is_copied(n)
+            if copied or (isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n)):
+                f.key, f.length = nameless(n) or n, len(str(n))
+        return f.key
+
+
+def _label(node: Node | Index) -> object:
+    """What tells a node from others that are made of the same, but for its axes."""
+    if isinstance(node, Call):
+        return node.fn
+    if isinstance(node, Read | Scal):
+        return node.name
+    return node.value if isinstance(node, Num) else None
 
 
 def _is_copied(node: Read) -> bool:
@@ -269,8 +318,9 @@ def _compares_windows(node: Node | Index) -> bool:
 
 def _compares_sums_in_windows(node: Node | Index) -> bool:
     """Whether no more is done to what windows read than to add it to something, which is done again in each loop."""
-    made = {n.fn for n in walk(node) if isinstance(n, Call)} - COMPARISONS
-    return _compares_windows(node) and made <= {"add", "sub", "neg"}
+    if not _compares_windows(node):
+        return False
+    return {n.fn for n in walk(node) if isinstance(n, Call)} - COMPARISONS <= {"add", "sub", "neg"}
 
 
 def _is_chosen_in_windows(node: Node) -> bool:
@@ -302,5 +352,7 @@ def _is_table(node: Node) -> bool:
 
 def _is_angle(node: Node, statements: list[Statement]) -> bool:
     """Whether a node of places alone is what waves are of, wherever it stands."""
+    if reads(node):
+        return False
     above = [n for s in statements for n in walk(s.value) if isinstance(n, Call) and node in n.args]
-    return not reads(node) and bool(above) and all(n.fn in ("sin", "cos") for n in above)
+    return bool(above) and all(n.fn in ("sin", "cos") for n in above)

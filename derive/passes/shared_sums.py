@@ -58,9 +58,11 @@ def _plans(program: Program, nominal: Nominal) -> Iterator[_Plan]:
     sums = [opened(n, views, products) for n in nodes if isinstance(n, Reduce) and n.kind in _KINDS]
     taken = program.names
     tried: set[object] = set()
+    heads = {s.node: _heads(s) for s in sums}
     for pattern in sums:
         tensors = [k for k, f in enumerate(pattern.factors) if is_tensor(f)]
-        for other in sums:
+        near = [s for s in sums if heads[s.node] & heads[pattern.node]]
+        for other in near:
             found = common(pattern, other, tensors) if other is not pattern else None
             over = found.summed(pattern) if found is not None else ()
             if found is None or not over:
@@ -69,10 +71,15 @@ def _plans(program: Program, nominal: Nominal) -> Iterator[_Plan]:
             if (pattern.node, core, over) in tried:
                 continue
             tried.add((pattern.node, core, over))
-            having = [c for s in sums if (c := common(pattern, s, core)) is not None and c.whole(pattern, core)]
+            having = [c for s in near if (c := common(pattern, s, core)) is not None and c.whole(pattern, core)]
             plan = _planned(program, pattern, core, over, having, taken)
             if plan is not None and plan.gain(nominal) > 0:
                 yield plan
+
+
+def _heads(one: Opened) -> set[object]:
+    """What two sums have one of in common, where they have a factor: a tensor, or what is made of several."""
+    return {(type(f), f.name if isinstance(f, Read) else f.fn if isinstance(f, Call) else "") for f in one.factors}
 
 
 @dataclass(frozen=True)
