@@ -41,7 +41,7 @@ def abs_forward(x: Tensor) -> tuple[Tensor, AbsSaved]:
 
 @in_float32
 def abs_backward(dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = torch.sign(x).mul_(dy)  # dx[...] = sign(x[...]) * dy[...]
     return dx if needs is None or needs[0] else None
 

@@ -50,7 +50,7 @@ def add_forward(x: Tensor, y: Tensor) -> tuple[Tensor, AddSaved]:
 
 @in_float32
 def add_backward(dz: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddGradients:
-    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dz and what the forward saved."""
     need_dx, need_dy = needs or (True,) * 2
     return AddGradients(dz if need_dx else None, dz if need_dy else None)
 

@@ -50,7 +50,7 @@ def add_bias_forward(x: Tensor, b: Tensor) -> tuple[Tensor, AddBiasSaved]:
 
 @in_float32
 def add_bias_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddBiasGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_db = needs or (True,) * 2
     db = None
     d = dy.shape[-1]

@@ -50,7 +50,7 @@ def add_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, AddColumnSaved]:
 
 @in_float32
 def add_column_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddColumnGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dc = needs or (True,) * 2
     dc = None
     if need_dc:

@@ -50,7 +50,7 @@ def add_number_forward(x: Tensor, a: Tensor) -> tuple[Tensor, AddNumberSaved]:
 
 @in_float32
 def add_number_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> AddNumberGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_da = needs or (True,) * 2
     da = None
     if need_da:

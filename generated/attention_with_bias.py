@@ -84,7 +84,7 @@ def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -
 def attention_with_bias_backward(
     do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> AttentionWithBiasGradients:
-    """The gradient of every real input, None where `needs` has False, from do and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from do and what the forward saved."""
     need_dq, need_dk, need_dv, need_dbias = needs or (True,) * 4
     dq = dk = dv = dbias = None
     d = q.shape[-1]

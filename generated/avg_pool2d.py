@@ -55,7 +55,7 @@ def avg_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
 def avg_pool2d_backward(
     dy: Tensor, h: int, w: int, height: int, width: int, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     n, c, i, j = dy.shape
     # dx[n, c, h, w] = zeros, at [n, c, 2*i + p, 2*j + q] += dy[n, c, i, j] / (size(p) * size(q))
     dx_share = dy / (height * width)

@@ -54,7 +54,7 @@ def batched_matmul_forward(a: Tensor, b: Tensor) -> tuple[Tensor, BatchedMatmulS
 def batched_matmul_backward(
     dc: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> BatchedMatmulGradients:
-    """The gradient of every real input, None where `needs` has False, from dc and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dc and what the forward saved."""
     need_da, need_db = needs or (True,) * 2
     da = db = None
     if need_da:

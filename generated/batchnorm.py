@@ -77,7 +77,7 @@ def batchnorm_forward(
 def batchnorm_backward(
     dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, correction: float, *, needs: tuple[bool, ...] | None = None
 ) -> BatchnormGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dgamma, need_dbeta = needs or (True,) * 3
     dx = None
     n = dy.shape[0]

@@ -57,7 +57,7 @@ def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogits
 def bce_with_logits_backward(
     dloss: Tensor, x: Tensor, t: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> BceWithLogitsGradients:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     need_dx, need_dt = needs or (True,) * 2
     dx = dt = None
     leading = x.shape[:]

@@ -62,7 +62,7 @@ def bias_gelu_forward(x: Tensor, b: Tensor) -> tuple[Tensor, BiasGeluSaved]:
 
 @in_float32
 def bias_gelu_backward(dy: Tensor, dy_dh: Tensor, *, needs: tuple[bool, ...] | None = None) -> BiasGeluGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_db = needs or (True,) * 2
     db = None
     d = dy.shape[-1]

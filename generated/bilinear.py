@@ -63,7 +63,7 @@ def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
 def bilinear_backward(
     dy: Tensor, x: Tensor, z: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> BilinearGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dz, need_dw, need_db = needs or (True,) * 4
     dx = dz = dw = db = None
     o = dy.shape[-1]

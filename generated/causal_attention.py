@@ -82,7 +82,7 @@ def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, C
 def causal_attention_backward(
     do: Tensor, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> CausalAttentionGradients:
-    """The gradient of every real input, None where `needs` has False, from do and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from do and what the forward saved."""
     need_dq, need_dk, need_dv = needs or (True,) * 3
     dq = dk = dv = None
     d = q.shape[-1]

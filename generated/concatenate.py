@@ -51,7 +51,7 @@ def concatenate_forward(x: Tensor, z: Tensor) -> tuple[Tensor, ConcatenateSaved]
 
 @in_float32
 def concatenate_backward(dy: Tensor, a: int, *, needs: tuple[bool, ...] | None = None) -> ConcatenateGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dz = needs or (True,) * 2
     dx = dz = None
     if need_dx:

@@ -70,7 +70,7 @@ def conv1d_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Conv1dSaved
 
 @in_float32
 def conv1d_backward(dy: Tensor, x: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None) -> Conv1dGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dw, need_db = needs or (True,) * 3
     dx = dw = db = None
     n, o, _ = dy.shape

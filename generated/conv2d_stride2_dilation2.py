@@ -79,7 +79,7 @@ def conv2d_stride2_dilation2_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[T
 def conv2d_stride2_dilation2_backward(
     dy: Tensor, x: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> Conv2dStride2Dilation2Gradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dk, need_db = needs or (True,) * 3
     dx = dk = db = None
     n, o, _, _ = dy.shape

@@ -81,7 +81,7 @@ def cross_entropy_ignore_index_backward(
     *,
     needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
     # dlogp[n] = where(y_is_not_ignore_index[n], -dloss[] / count[], 0)
     dlogp = torch.where(y_is_not_ignore_index, -dloss / count, 0)

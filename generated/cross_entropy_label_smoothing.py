@@ -78,7 +78,7 @@ def cross_entropy_label_smoothing_backward(
     *,
     needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n, c = exp_z_minus_m.shape
     ds = dloss / n / s  # ds[n] = dloss[] / size(n) / s[n]
     # dz[n, c] = ds[n] * exp_z_minus_m[n, c] - smoothing * dloss[] / (size(c) * size(n))

@@ -61,7 +61,7 @@ def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, C
 def cross_entropy_probabilities_backward(
     dloss: Tensor, logp: Tensor, t: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> CrossEntropyProbabilitiesGradients:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     need_dz, need_dt = needs or (True,) * 2
     dz = dt = None
     n = logp.shape[0]

@@ -73,7 +73,7 @@ def cross_entropy_weighted_backward(
     *,
     needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     # dloss_weight_sum_weight[n] = dloss[] / weight_sum[] * weight[n]
     dloss_weight_sum_weight = dloss / weight_sum * weight
     # dz[n, c] = dloss_weight_sum_weight[n] / s[n] * exp_z_minus_m[n, c]

@@ -75,7 +75,7 @@ def depthwise_conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, D
 def depthwise_conv2d_backward(
     dy: Tensor, x: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> DepthwiseConv2dGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dk, need_db = needs or (True,) * 3
     dx = dk = db = None
     n, c, _, _ = dy.shape

@@ -42,7 +42,7 @@ def diagonal_forward(x: Tensor) -> tuple[Tensor, DiagonalSaved]:
 
 @in_float32
 def diagonal_backward(dy: Tensor, i2: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     *leading, i = dy.shape
     dx = dy.new_zeros(*leading, i, i2)
     dx.diagonal(dim1=-2, dim2=-1).add_(dy)  # dx[..., i, i2] = zeros, at [..., i, i] += dy[..., i]

@@ -51,7 +51,7 @@ def div_forward(x: Tensor, y: Tensor) -> tuple[Tensor, DivSaved]:
 
 @in_float32
 def div_backward(dz: Tensor, z: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> DivGradients:
-    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dz and what the forward saved."""
     need_dx, need_dy = needs or (True,) * 2
     dy = None
     dx = dz / y  # dx[...] = dz[...] / y[...]

@@ -54,7 +54,7 @@ def div_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, DivColumnSaved]:
 def div_column_backward(
     dy: Tensor, y: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> DivColumnGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dc = needs or (True,) * 2
     dx = dc = None
     if need_dx:

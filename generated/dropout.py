@@ -42,7 +42,7 @@ def dropout_forward(x: Tensor, mask: Tensor, rate: float = 0.5) -> tuple[Tensor,
 
 @in_float32
 def dropout_backward(dy: Tensor, mask: Tensor, rate: float, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = (dy / (1 - rate)).mul_(mask)  # dx[...] = dy[...] / (1 - rate) * mask[...]
     return dx if needs is None or needs[0] else None
 

@@ -43,7 +43,7 @@ def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
 
 @in_float32
 def elu_backward(dy: Tensor, x: Tensor, alpha: float, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     sign_relu_x = torch.relu(x).sign_()  # sign_relu_x[...] = sign(relu(x[...]))
     # dx[...] = dy[...] * (sign_relu_x[...] + alpha * exp(minimum(x[...], 0)) * (1 - sign_relu_x[...]))
     dx = x.clamp(max=0).exp_().mul_(alpha).lerp_(dy.new_ones(()), sign_relu_x).mul_(dy)

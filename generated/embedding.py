@@ -48,7 +48,7 @@ def embedding_forward(C: Tensor, ix: Tensor) -> tuple[Tensor, EmbeddingSaved]:
 
 @in_float32
 def embedding_backward(demb: Tensor, ix: Tensor, v: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from demb and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from demb and what the forward saved."""
     e = demb.shape[-1]
     # dC[v, e] = zeros, at [ix[...], e] += demb[..., e]
     dC = demb.new_zeros(v, e).index_add_(0, ix.reshape(-1), demb.reshape(ix.numel(), e))

@@ -59,7 +59,7 @@ def embedding_with_positions_forward(C: Tensor, P: Tensor, ix: Tensor) -> tuple[
 def embedding_with_positions_backward(
     dx: Tensor, ix: Tensor, v: int, *, needs: tuple[bool, ...] | None = None
 ) -> EmbeddingWithPositionsGradients:
-    """The gradient of every real input, None where `needs` has False, from dx and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dx and what the forward saved."""
     need_dC, need_dP = needs or (True,) * 2
     dC = dP = None
     *_, t, e = dx.shape

@@ -41,7 +41,7 @@ def exp_forward(x: Tensor) -> tuple[Tensor, ExpSaved]:
 
 @in_float32
 def exp_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy * y  # dx[...] = dy[...] * y[...]
     return dx if needs is None or needs[0] else None
 

@@ -43,7 +43,7 @@ def flatten_forward(x: Tensor) -> tuple[Tensor, FlattenSaved]:
 
 @in_float32
 def flatten_backward(dy: Tensor, t: int, e: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.unflatten(1, (t, e))  # dx[n, t, e] = dy[n, (t, e)]
     return dx if needs is None or needs[0] else None
 

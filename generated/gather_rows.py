@@ -47,7 +47,7 @@ def gather_rows_forward(x: Tensor, ix: Tensor) -> tuple[Tensor, GatherRowsSaved]
 
 @in_float32
 def gather_rows_backward(dy: Tensor, ix: Tensor, d: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     n = dy.shape[0]
     dx = dy.new_zeros(n, d).scatter_add_(1, ix, dy)  # dx[n, d] = zeros, at [n, ix[n, r]] += dy[n, r]
     return dx if needs is None or needs[0] else None

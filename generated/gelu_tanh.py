@@ -56,7 +56,7 @@ def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
 
 @in_float32
 def gelu_tanh_backward(dy: Tensor, dy_dx: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy * dy_dx  # dx[...] = dy[...] * dy_dx[...]
     return dx if needs is None or needs[0] else None
 

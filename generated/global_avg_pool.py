@@ -43,7 +43,7 @@ def global_avg_pool_forward(x: Tensor) -> tuple[Tensor, GlobalAvgPoolSaved]:
 
 @in_float32
 def global_avg_pool_backward(dy: Tensor, h: int, w: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     n, c = dy.shape
     dx = (dy[:, :, None, None] / (h * w)).expand(n, c, h, w)  # dx[n, c, h, w] = dy[n, c] / (size(h) * size(w))
     return dx if needs is None or needs[0] else None

@@ -100,7 +100,7 @@ def groupnorm_forward(
 def groupnorm_backward(
     dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> GroupnormGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dgamma, need_dbeta = needs or (True,) * 3
     dx = dgamma = dbeta = None
     groups = rstd.shape[1]

@@ -63,7 +63,7 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
 def huber_backward(
     dloss: Tensor, t_minus_x: Tensor, threshold: float, *, needs: tuple[bool, ...] | None = None
 ) -> HuberGradients:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     need_dx, need_dt = needs or (True,) * 2
     dx = None
     leading = t_minus_x.shape[:]

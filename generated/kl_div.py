@@ -46,7 +46,7 @@ def kl_div_forward(logp: Tensor, t: Tensor) -> tuple[Tensor, KlDivSaved]:
 
 @in_float32
 def kl_div_backward(dloss: Tensor, t: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n = t.shape[0]
     dlogp = -dloss / n * t  # dlogp[n, c] = -dloss[] / size(n) * t[n, c]
     return dlogp if needs is None or needs[0] else None

@@ -58,7 +58,7 @@ def kl_div_log_target_forward(logp: Tensor, logt: Tensor) -> tuple[Tensor, KlDiv
 def kl_div_log_target_backward(
     dloss: Tensor, exp_logt: Tensor, logt_minus_logp: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> KlDivLogTargetGradients:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     need_dlogp, need_dlogt = needs or (True,) * 2
     dlogp = dlogt = None
     n = exp_logt.shape[0]

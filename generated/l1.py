@@ -55,7 +55,7 @@ def l1_forward(x: Tensor, t: Tensor) -> tuple[Tensor, L1Saved]:
 
 @in_float32
 def l1_backward(dloss: Tensor, error: Tensor, *, needs: tuple[bool, ...] | None = None) -> L1Gradients:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     need_dx, need_dt = needs or (True,) * 2
     dt = None
     leading = error.shape[:]

@@ -54,7 +54,7 @@ def l2_normalize_forward(x: Tensor, eps: float = 1e-12) -> tuple[Tensor, L2Norma
 def l2_normalize_backward(
     dy: Tensor, r_sum: Tensor, y: Tensor, eps: float, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     r = torch.rsqrt(r_sum.clamp(min=eps**2))  # r[...] = rsqrt(maximum(r_sum[...], eps**2))
     sum_dy_y = (dy * y).sum(-1, keepdim=True)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
     where_r_sum_sum_dy_y = torch.where(r_sum > eps**2, sum_dy_y, torch.where(r_sum == eps**2, sum_dy_y / 2, 0))

@@ -73,7 +73,7 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05
 def layernorm_backward(
     dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> LayernormGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dgamma, need_dbeta = needs or (True,) * 3
     dx = dgamma = dbeta = None
     d = dy.shape[-1]

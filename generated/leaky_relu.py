@@ -47,7 +47,7 @@ def leaky_relu_forward(x: Tensor, slope: float = 0.01) -> tuple[Tensor, LeakyRel
 def leaky_relu_backward(
     dy: Tensor, x_above_zero: Tensor, slope: float, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     # dx[...] = dy[...] * threshold(where(x_above_zero[...], 1, 0), 0, slope)
     dx = functional.threshold_(x_above_zero.view(torch.int8).to(dy.dtype), 0, slope).mul_(dy)
     return dx if needs is None or needs[0] else None

@@ -57,7 +57,7 @@ def linear_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, LinearSaved
 
 @in_float32
 def linear_backward(dy: Tensor, x: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None) -> LinearGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dw, need_db = needs or (True,) * 3
     dx = dw = db = None
     o = dy.shape[-1]

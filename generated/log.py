@@ -41,7 +41,7 @@ def log_forward(x: Tensor) -> tuple[Tensor, LogSaved]:
 
 @in_float32
 def log_backward(dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy / x  # dx[...] = dy[...] / x[...]
     return dx if needs is None or needs[0] else None
 

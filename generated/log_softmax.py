@@ -46,7 +46,7 @@ def log_softmax_forward(x: Tensor) -> tuple[Tensor, LogSoftmaxSaved]:
 
 @in_float32
 def log_softmax_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     sum_dy = dy.sum(-1, keepdim=True)  # sum_dy[...] = sum(dy[..., d], over=d)
     dx = torch.addcmul(dy, sum_dy, torch.exp(y), value=-1)  # dx[..., d] = dy[..., d] - sum_dy[...] * exp(y[..., d])
     return dx if needs is None or needs[0] else None

@@ -53,7 +53,7 @@ def logsumexp_forward(x: Tensor) -> tuple[Tensor, LogsumexpSaved]:
 def logsumexp_backward(
     dy: Tensor, exp_x_minus_m: Tensor, s: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = (dy / s)[..., None] * exp_x_minus_m  # dx[..., d] = dy[...] / s[...] * exp_x_minus_m[..., d]
     return dx if needs is None or needs[0] else None
 

@@ -51,7 +51,7 @@ def matmul_forward(a: Tensor, b: Tensor) -> tuple[Tensor, MatmulSaved]:
 
 @in_float32
 def matmul_backward(dc: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None) -> MatmulGradients:
-    """The gradient of every real input, None where `needs` has False, from dc and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dc and what the forward saved."""
     need_da, need_db = needs or (True,) * 2
     da = db = None
     if need_da:

@@ -52,7 +52,7 @@ def matvec_forward(a: Tensor, x: Tensor) -> tuple[Tensor, MatvecSaved]:
 
 @in_float32
 def matvec_backward(dy: Tensor, a: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> MatvecGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_da, need_dx = needs or (True,) * 2
     da = dx = None
     if need_da:

@@ -56,7 +56,7 @@ def max_pool2d_forward(x: Tensor, height: int = 2, width: int = 2) -> tuple[Tens
 def max_pool2d_backward(
     dy: Tensor, y: Tensor, x: Tensor, height: int, width: int, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     n, c, i, j = dy.shape
     _, _, h, w = x.shape
     sum_x_y = dy.new_zeros(n, c, i, j)

@@ -43,7 +43,7 @@ def mean_all_forward(x: Tensor) -> tuple[Tensor, MeanAllSaved]:
 
 @in_float32
 def mean_all_backward(dy: Tensor, leading: torch.Size, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = (dy / math.prod(leading)).expand(leading)  # dx[...] = dy[] / size(...)
     return dx if needs is None or needs[0] else None
 

@@ -43,7 +43,7 @@ def merge_axes_forward(x: Tensor) -> tuple[Tensor, MergeAxesSaved]:
 
 @in_float32
 def merge_axes_backward(dy: Tensor, i: int, j: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.unflatten(-1, (i, j))  # dx[..., i, j] = dy[..., (i, j)]
     return dx if needs is None or needs[0] else None
 

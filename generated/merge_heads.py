@@ -43,7 +43,7 @@ def merge_heads_forward(x: Tensor) -> tuple[Tensor, MergeHeadsSaved]:
 
 @in_float32
 def merge_heads_backward(dy: Tensor, h: int, k: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.unflatten(-1, (h, k)).transpose(-3, -2)  # dx[..., h, t, k] = dy[..., t, (h, k)]
     return dx if needs is None or needs[0] else None
 

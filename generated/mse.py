@@ -52,7 +52,7 @@ def mse_forward(x: Tensor, t: Tensor) -> tuple[Tensor, MseSaved]:
 
 @in_float32
 def mse_backward(dloss: Tensor, x_minus_t: Tensor, *, needs: tuple[bool, ...] | None = None) -> MseGradients:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     need_dx, need_dt = needs or (True,) * 2
     dt = None
     leading = x_minus_t.shape[:]

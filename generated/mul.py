@@ -51,7 +51,7 @@ def mul_forward(x: Tensor, y: Tensor) -> tuple[Tensor, MulSaved]:
 
 @in_float32
 def mul_backward(dz: Tensor, x: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> MulGradients:
-    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dz and what the forward saved."""
     need_dx, need_dy = needs or (True,) * 2
     dx = dy = None
     if need_dx:

@@ -53,7 +53,7 @@ def mul_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, MulColumnSaved]:
 def mul_column_backward(
     dy: Tensor, x: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> MulColumnGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dc = needs or (True,) * 2
     dx = dc = None
     if need_dx:

@@ -51,7 +51,7 @@ def mul_row_forward(x: Tensor, g: Tensor) -> tuple[Tensor, MulRowSaved]:
 
 @in_float32
 def mul_row_backward(dy: Tensor, x: Tensor, g: Tensor, *, needs: tuple[bool, ...] | None = None) -> MulRowGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dg = needs or (True,) * 2
     dx = dg = None
     d = dy.shape[-1]

@@ -207,7 +207,7 @@ def names_step_backward(
     *,
     needs: tuple[bool, ...] | None = None,
 ) -> NamesStepGradients:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_dW2, need_db2 = needs or (True,) * 7
     dC = dW1 = db1 = dW2 = db2 = None
     n = embcat.shape[0]

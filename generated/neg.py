@@ -41,7 +41,7 @@ def neg_forward(x: Tensor) -> tuple[Tensor, NegSaved]:
 
 @in_float32
 def neg_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = -dy  # dx[...] = -dy[...]
     return dx if needs is None or needs[0] else None
 

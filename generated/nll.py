@@ -47,7 +47,7 @@ def nll_forward(logp: Tensor, y: Tensor) -> tuple[Tensor, NllSaved]:
 
 @in_float32
 def nll_backward(dloss: Tensor, y: Tensor, c: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n = y.shape[0]
     # dlogp[n, c] = zeros, at [n, y[n]] += -dloss[] / size(n)
     dlogp = dloss.new_zeros(n, c).scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))

@@ -52,7 +52,7 @@ def outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, OuterSaved]:
 
 @in_float32
 def outer_backward(dy: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None) -> OuterGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_da, need_db = needs or (True,) * 2
     da = db = None
     if need_da:

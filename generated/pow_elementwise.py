@@ -54,7 +54,7 @@ def pow_elementwise_forward(x: Tensor, y: Tensor) -> tuple[Tensor, PowElementwis
 def pow_elementwise_backward(
     dz: Tensor, z: Tensor, x: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> PowElementwiseGradients:
-    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dz and what the forward saved."""
     need_dx, need_dy = needs or (True,) * 2
     dx = dy = None
     if need_dx:

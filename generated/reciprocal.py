@@ -41,7 +41,7 @@ def reciprocal_forward(x: Tensor) -> tuple[Tensor, ReciprocalSaved]:
 
 @in_float32
 def reciprocal_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = y.square().mul_(dy).neg_()  # dx[...] = -dy[...] * y[...]**2
     return dx if needs is None or needs[0] else None
 

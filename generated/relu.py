@@ -41,7 +41,7 @@ def relu_forward(x: Tensor) -> tuple[Tensor, ReluSaved]:
 
 @in_float32
 def relu_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = torch.ops.aten.threshold_backward(dy, y, 0)  # dx[...] = where(y[...] > 0, dy[...], 0)
     return dx if needs is None or needs[0] else None
 

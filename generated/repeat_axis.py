@@ -42,7 +42,7 @@ def repeat_axis_forward(x: Tensor, times: int) -> tuple[Tensor, RepeatAxisSaved]
 
 @in_float32
 def repeat_axis_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.sum(1)  # dx[i, k] = sum(dy[i, j, k], over=j)
     return dx if needs is None or needs[0] else None
 

@@ -41,7 +41,7 @@ def repeat_number_forward(a: Tensor, times: int) -> tuple[Tensor, RepeatNumberSa
 
 @in_float32
 def repeat_number_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     da = dy.sum()  # da[] = sum(dy[j], over=j)
     return da if needs is None or needs[0] else None
 

@@ -64,7 +64,7 @@ def rmsnorm_forward(x: Tensor, gamma: Tensor, eps: float = 1e-06) -> tuple[Tenso
 def rmsnorm_backward(
     dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> RmsnormGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dgamma = needs or (True,) * 2
     dx = dgamma = None
     d = dy.shape[-1]

@@ -56,7 +56,7 @@ def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryS
 
 @in_float32
 def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     h = cos.shape[1]
     dz = torch.stack(
         [

@@ -60,7 +60,7 @@ def rotary_interleaved_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Ten
 def rotary_interleaved_backward(
     dy: Tensor, cos: Tensor, sin: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     h = cos.shape[1]
     dy_apart = dy.unflatten(-1, (h, 2))
     dz = stacked_last(

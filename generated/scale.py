@@ -51,7 +51,7 @@ def scale_forward(x: Tensor, a: Tensor) -> tuple[Tensor, ScaleSaved]:
 
 @in_float32
 def scale_backward(dy: Tensor, x: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None) -> ScaleGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_da = needs or (True,) * 2
     dx = da = None
     if need_dx:

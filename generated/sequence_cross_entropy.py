@@ -62,7 +62,7 @@ def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Sequen
 def sequence_cross_entropy_backward(
     dloss: Tensor, exp_z_minus_m: Tensor, s: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     leading = exp_z_minus_m.shape[:-1]
     # dz[..., c] = dloss[] / size(...) / s[...] * exp_z_minus_m[..., c]
     dz = dloss / math.prod(leading) / s * exp_z_minus_m

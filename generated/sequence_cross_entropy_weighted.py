@@ -77,7 +77,7 @@ def sequence_cross_entropy_weighted_backward(
     *,
     needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     # dloss_weight_sum_weight[...] = dloss[] / weight_sum[] * weight[...]
     dloss_weight_sum_weight = dloss / weight_sum * weight
     # dz[..., c] = dloss_weight_sum_weight[...] / s[...] * exp_z_minus_m[..., c]

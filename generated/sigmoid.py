@@ -41,7 +41,7 @@ def sigmoid_forward(x: Tensor) -> tuple[Tensor, SigmoidSaved]:
 
 @in_float32
 def sigmoid_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = (1 - y).mul_(dy).mul_(y)  # dx[...] = dy[...] * y[...] * (1 - y[...])
     return dx if needs is None or needs[0] else None
 

@@ -47,7 +47,7 @@ def softmax_forward(x: Tensor) -> tuple[Tensor, SoftmaxSaved]:
 
 @in_float32
 def softmax_backward(dp: Tensor, p: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dp and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dp and what the forward saved."""
     sum_dp_p = (dp * p).sum(-1, keepdim=True)  # sum_dp_p[...] = sum(dp[..., d] * p[..., d], over=d)
     dx = (dp - sum_dp_p).mul_(p)  # dx[..., d] = p[..., d] * (dp[..., d] - sum_dp_p[...])
     return dx if needs is None or needs[0] else None

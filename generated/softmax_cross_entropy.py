@@ -62,7 +62,7 @@ def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Softmax
 def softmax_cross_entropy_backward(
     dloss: Tensor, p: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dloss and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n = p.shape[0]
     dz = dloss / n * p  # dz[n, c] = dloss[] / size(n) * p[n, c]
     dz.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))  # dz[n, c] = dz, at [n, y[n]] += -dloss[] / size(n)

@@ -42,7 +42,7 @@ def softplus_forward(x: Tensor) -> tuple[Tensor, SoftplusSaved]:
 
 @in_float32
 def softplus_backward(dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = torch.sigmoid(x).mul_(dy)  # dx[...] = sigmoid(x[...]) * dy[...]
     return dx if needs is None or needs[0] else None
 

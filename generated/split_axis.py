@@ -46,7 +46,7 @@ def split_axis_forward(x: Tensor, inner: int) -> tuple[Tensor, SplitAxisSaved]:
 
 @in_float32
 def split_axis_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.flatten(-2, -1)  # dx[..., k] = dy[..., k // size(j), k % size(j)]
     return dx if needs is None or needs[0] else None
 

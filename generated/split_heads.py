@@ -46,7 +46,7 @@ def split_heads_forward(x: Tensor, heads: int) -> tuple[Tensor, SplitHeadsSaved]
 
 @in_float32
 def split_heads_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.transpose(-3, -2).flatten(-2, -1)  # dx[..., t, d] = dy[..., d // size(k), t, d % size(k)]
     return dx if needs is None or needs[0] else None
 

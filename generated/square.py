@@ -41,7 +41,7 @@ def square_forward(x: Tensor) -> tuple[Tensor, SquareSaved]:
 
 @in_float32
 def square_backward(dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = (2 * dy).mul_(x)  # dx[...] = 2 * dy[...] * x[...]
     return dx if needs is None or needs[0] else None
 

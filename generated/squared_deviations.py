@@ -53,7 +53,7 @@ def squared_deviations_forward(x: Tensor, mu: Tensor) -> tuple[Tensor, SquaredDe
 def squared_deviations_backward(
     dq: Tensor, x_minus_mu: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> SquaredDeviationsGradients:
-    """The gradient of every real input, None where `needs` has False, from dq and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dq and what the forward saved."""
     need_dx, need_dmu = needs or (True,) * 2
     dmu = None
     dx = 2 * dq * x_minus_mu  # dx[n, d] = 2 * dq[d] * x_minus_mu[n, d]

@@ -70,7 +70,7 @@ def standardise_forward(
 def standardise_backward(
     dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> StandardiseGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dx, need_dmu, need_dvar, need_dgamma, need_dbeta = needs or (True,) * 5
     dx = dmu = dvar = None
     if need_dx or need_dmu:

@@ -50,7 +50,7 @@ def sub_forward(x: Tensor, y: Tensor) -> tuple[Tensor, SubSaved]:
 
 @in_float32
 def sub_backward(dz: Tensor, *, needs: tuple[bool, ...] | None = None) -> SubGradients:
-    """The gradient of every real input, None where `needs` has False, from dz and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dz and what the forward saved."""
     need_dx, need_dy = needs or (True,) * 2
     dy = None
     if need_dy:

@@ -50,7 +50,7 @@ def sub_outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, SubOuterSaved]:
 
 @in_float32
 def sub_outer_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> SubOuterGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_da, need_db = needs or (True,) * 2
     da = db = None
     if need_da:

@@ -42,7 +42,7 @@ def sum_forward(x: Tensor) -> tuple[Tensor, SumSaved]:
 
 @in_float32
 def sum_backward(dy: Tensor, d: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     leading = dy.shape[:]
     dx = dy[..., None].expand(*leading, d)  # dx[..., d] = dy[...]
     return dx if needs is None or needs[0] else None

@@ -42,7 +42,7 @@ def sum_all_forward(x: Tensor) -> tuple[Tensor, SumAllSaved]:
 
 @in_float32
 def sum_all_backward(dy: Tensor, leading: torch.Size, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.expand(leading)  # dx[...] = dy[]
     return dx if needs is None or needs[0] else None
 

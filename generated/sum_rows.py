@@ -42,7 +42,7 @@ def sum_rows_forward(x: Tensor) -> tuple[Tensor, SumRowsSaved]:
 
 @in_float32
 def sum_rows_backward(dy: Tensor, leading: torch.Size, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     d = dy.shape[0]
     dx = dy.expand(*leading, d)  # dx[..., d] = dy[d]
     return dx if needs is None or needs[0] else None

@@ -41,7 +41,7 @@ def swap_axes_forward(x: Tensor) -> tuple[Tensor, SwapAxesSaved]:
 
 @in_float32
 def swap_axes_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.transpose(1, 3)  # dx[p, i, k, j, q] = dy[p, j, k, i, q]
     return dx if needs is None or needs[0] else None
 

@@ -62,7 +62,7 @@ def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
 def swiglu_backward(
     dy: Tensor, dy_dgate: Tensor, dy_dup: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> SwigluGradients:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     need_dgate, need_dup = needs or (True,) * 2
     dgate = dup = None
     if need_dgate:

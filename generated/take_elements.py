@@ -58,7 +58,7 @@ def take_elements_forward(x: Tensor, ix: Tensor) -> tuple[Tensor, TakeElementsSa
 
 @in_float32
 def take_elements_backward(dy: Tensor, ix: Tensor, v: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.new_zeros(v).index_add_(0, ix.reshape(-1), dy.reshape(-1))  # dx[v] = zeros, at [ix[...]] += dy[...]
     return dx if needs is None or needs[0] else None
 

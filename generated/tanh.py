@@ -41,7 +41,7 @@ def tanh_forward(x: Tensor) -> tuple[Tensor, TanhSaved]:
 
 @in_float32
 def tanh_backward(dy: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = (1 - y.square()).mul_(dy)  # dx[...] = dy[...] * (1 - y[...]**2)
     return dx if needs is None or needs[0] else None
 

@@ -43,7 +43,7 @@ def trace_forward(x: Tensor) -> tuple[Tensor, TraceSaved]:
 
 @in_float32
 def trace_backward(dy: Tensor, i: int, i2: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.new_zeros(i, i2)
     dx.diagonal().add_(dy)  # dx[i, i2] = zeros, at [i, i] += dy[]
     return dx if needs is None or needs[0] else None

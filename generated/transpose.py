@@ -41,7 +41,7 @@ def transpose_forward(x: Tensor) -> tuple[Tensor, TransposeSaved]:
 
 @in_float32
 def transpose_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.mT  # dx[..., i, j] = dy[..., j, i]
     return dx if needs is None or needs[0] else None
 

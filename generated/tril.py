@@ -41,7 +41,7 @@ def tril_forward(x: Tensor) -> tuple[Tensor, TrilSaved]:
 
 @in_float32
 def tril_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dy and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.tril()  # dx[..., i, j] = where(j <= i, dy[..., i, j], 0)
     return dx if needs is None or needs[0] else None
 

@@ -52,7 +52,7 @@ def var_forward(x: Tensor, correction: float = 1) -> tuple[Tensor, VarSaved]:
 
 @in_float32
 def var_backward(dv: Tensor, x_minus_mu: Tensor, correction: float, *, needs: tuple[bool, ...] | None = None) -> Tensor:
-    """The gradient of every real input, None where `needs` has False, from dv and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dv and what the forward saved."""
     d = x_minus_mu.shape[-1]
     # dx[..., d] = 2 / (size(d) - correction) * dv[...] * x_minus_mu[..., d]
     dx = ratio_of(2, d - correction) * dv[..., None] * x_minus_mu

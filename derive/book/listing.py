@@ -111,7 +111,7 @@ def _pairs(
     computed from it. The return serves the equations whose tensors have another name in the code. Equations `inside`
     another one's lines are served by what sets that.
     """
-    statements = [s for s in function.body if not _is_preamble(s)]
+    statements = list(_statements(function))
     computed = {known[n] for s in statements for n in _sets(s, known)}
     computed |= {k for e in computed for k in inside.get(e, ())}
     serves: list[Keys] = [()] * len(statements)
@@ -129,8 +129,26 @@ def _pairs(
         yield range(statement.lineno, (statement.end_lineno or statement.lineno) + 1), (*keys, *more), made
 
 
+def _statements(function: ast.FunctionDef) -> Iterator[ast.stmt]:
+    """The statements that compute something, also those under an `if` that asks whether a gradient is needed."""
+    flags = {n for s in function.body if _says_needs(s) for n in _targets(s)}
+    for s in function.body:
+        if isinstance(s, ast.If) and _loads(s.test) and _loads(s.test) <= flags:
+            yield from s.body
+        elif not _is_preamble(s):
+            yield s
+
+
+def _says_needs(statement: ast.stmt) -> bool:
+    """`need_dx, need_dw = needs or (True,) * 2`, and `dx = dw = None`."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    return isinstance(value, ast.BoolOp) or (isinstance(value, ast.Constant) and value.value is None)
+
+
 def _is_preamble(statement: ast.stmt) -> bool:
-    """A docstring, a check of shapes, the reading of a length."""
+    """A docstring, a check of shapes, the reading of a length, what is said of gradients that are not needed."""
+    if _says_needs(statement):
+        return True
     if isinstance(statement, ast.Expr):
         return isinstance(statement.value, ast.Constant) or (
             isinstance(statement.value, ast.Call) and isinstance(statement.value.func, ast.Name)
@@ -169,6 +187,6 @@ def _sets(statement: ast.stmt, known: Mapping[str, str]) -> list[str]:
     return [n for n in plain if n in known]
 
 
-def _loads(statement: ast.stmt) -> frozenset[str]:
+def _loads(statement: ast.stmt | ast.expr) -> frozenset[str]:
     names = (n for n in ast.walk(statement) if isinstance(n, ast.Name))
     return frozenset(n.id for n in names if isinstance(n.ctx, ast.Load))

@@ -162,7 +162,7 @@ class Pair:
         lines, results = self.backward_printed.lines, self.returned
         if self.needs is not None:
             takes += f", *, {self.needs.typed}"
-            said += f", None where `{self.needs.parameter}` has False"
+            said += f", None if `{self.needs.parameter}` has False"
             first = (*self.needs.unpacked, *self.needs.nothing)
             lines, results = list(self.needs.guarded(lines)), self.needs.returned(results)
         result = results[0] if len(results) == 1 else f"{kind}({', '.join(results)})"

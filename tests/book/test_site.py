@@ -78,7 +78,7 @@ def test_a_changed_spec_changes_its_page_and_its_code_together(tmp_path: Path) -
     assert cube not in page and square not in page
     assert ("**3" in other_code, "**3" in code) == (True, False)
     for made_page, made_code in ((page, code), (other_page, other_code)):
-        (line,) = (line for line in made_code.splitlines() if line.startswith("    dx = "))
+        (line,) = (line for line in made_code.splitlines() if line.startswith("        dx = "))
         assert line.partition("#")[0].strip() in plain(made_page)
 
 

@@ -64,8 +64,14 @@ def scale_rows_forward(x: Tensor, g: Tensor, k: float = 2) -> tuple[Tensor, Scal
     check_shapes("scale_rows",
     y = k * g * x
     return y, ScaleRowsSaved(x, g, k)
-def scale_rows_backward(dy: Tensor, x: Tensor, g: Tensor, k: float) -> ScaleRowsGradients:
-    dx = k * g * dy
+def scale_rows_backward(
+    dy: Tensor, x: Tensor, g: Tensor, k: float, *, needs: tuple[bool, ...] | None = None
+) -> ScaleRowsGradients:
+    need_dx, need_dg = needs or (True,) * 2
+    dx = dg = None
+    if need_dx:
+        dx = k * g * dy
+    if need_dg:
     return ScaleRowsGradients(dx, dg)
 def scale_rows(x: Tensor, g: Tensor, k: float = 2) -> Tensor:
 '''
@@ -79,8 +85,8 @@ def picked_mean_forward(x: Tensor, y: Tensor) -> tuple[Tensor, PickedMeanSaved]:
     c = x.shape[1]
     loss = -x.gather(1, y.unsqueeze(1)).mean()
     return loss, PickedMeanSaved(y, c)
-def picked_mean_backward(dloss: Tensor, y: Tensor, c: int) -> Tensor:
-    return dx
+def picked_mean_backward(dloss: Tensor, y: Tensor, c: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
+    return dx if needs is None or needs[0] else None
 def picked_mean(x: Tensor, y: Tensor) -> Tensor:
 '''
 
@@ -89,7 +95,7 @@ class TwoResultsSaved(NamedTuple):
     x: Tensor  # [n, d]
 def two_results_forward(x: Tensor) -> tuple[Tensor, Tensor, TwoResultsSaved]:
     return s, q, TwoResultsSaved(x)
-def two_results_backward(ds: Tensor, dq: Tensor, x: Tensor) -> Tensor:
+def two_results_backward(ds: Tensor, dq: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
 def two_results(x: Tensor) -> tuple[Tensor, Tensor]:
 """
 
