@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
+from derive.collapse.stretches import Told, silent
 from derive.emit import render_init, render_shared, rendered
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -36,13 +37,15 @@ def write_package(
     backend: str = "torch",
     step: bool = False,
     done: Callable[[Op, str], None] | None = None,
+    told: Told = silent,
 ) -> tuple[str, ...]:
     """Bring the package in the folder `out` up to date with the ops; return the files that differed.
 
     Modules of other ops stay, and stay exported. With `whole`, the ops are all that their sources define, and
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
     written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
-    each op once it is rendered, and why the backend has no kernel for it. Raises DeriveError where the folder cannot be
+    each op once it is rendered, and why the backend has no kernel for it; `told` of what a
+    derivation is at. Raises DeriveError where the folder cannot be
     read or written, where a file that Handgrad did not write is in the way, where an op has a private name, or where
     two ops would be one file, or one function.
     """
@@ -53,7 +56,8 @@ def write_package(
             raise DeriveError("its name begins with an underscore", op=op.name, fix=fix)
     texts: dict[str, str] = {}
     for op in ops:
-        made = rendered(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)
+        derivation = derive_op(op, cheapest(backend) if save == "cost" else save, told)
+        made = rendered(derivation, backend, step, workspace)
         texts |= made.files
         if done is not None:
             done(op, made.why_no_kernel)

@@ -51,7 +51,7 @@ def generate(
 
         changed = write_package(
             wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
-            whole=not ops, done=told,
+            whole=not ops, done=told, told=done.told,
         )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:
