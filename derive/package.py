@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
+from derive.collapse.stretches import Told, silent
 from derive.emit import Rendered, render_init, render_shared, rendered
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -37,6 +38,7 @@ def write_package(
     step: bool = False,
     proven: bool = True,
     done: Callable[[Op, Rendered], None] | None = None,
+    told: Told = silent,
 ) -> tuple[str, ...]:
     """Bring the package in the folder `out` up to date with the ops; return the files that differed.
 
@@ -47,9 +49,9 @@ def write_package(
     Modules of other ops stay, and stay exported. With `whole`, the ops are all that their sources define, and
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
     written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
-    each op once it is rendered and proved. Raises DeriveError where the folder cannot be read or written, where a file
-    that Handgrad did not write is in the way, where an op has a private name, where two ops would be one file, or one
-    function, or where what was derived is wrong.
+    each op once it is rendered and proved, `told` of what a long search is at. Raises DeriveError where the folder cannot
+    be read or written, where a file that Handgrad did not write is in the way, where an op has a private name, where two
+    ops would be one file, or one function, or where what was derived is wrong.
     """
     ops = list(ops)
     for op in ops:
@@ -61,7 +63,8 @@ def write_package(
     with ExitStack() as stack:
         prove = None
         for op in ops:
-            made = rendered(derive_op(op, cheapest(backend) if save == "cost" else save), backend, step, workspace)
+            derivation = derive_op(op, cheapest(backend) if save == "cost" else save, told)
+            made = rendered(derivation, backend, step, workspace)
             if not proven:
                 made = made.saying("--unproven was given")
             elif any(known.get(name) != text for name, text in made.files.items()):

@@ -16,6 +16,7 @@ from derive.collapse.logarithms import logarithms_apart, without_logarithms
 from derive.collapse.poles import with_poles_inside
 from derive.collapse.quotients import name_quotients
 from derive.collapse.search import Closed, search
+from derive.collapse.stretches import Told, silent
 from derive.collapse.vocabulary import name_functions, name_sums
 from derive.conditions import with_conditions, with_dear, with_elements, with_functions
 from derive.costs.cost import is_dear, work
@@ -86,25 +87,25 @@ class Derivation:
         return latex(self)
 
 
-def derive_op(op: Op, save: str = "cost") -> Derivation:
+def derive_op(op: Op, save: str = "cost", told: Told = silent) -> Derivation:
     """Take an op down the whole road. `save` overrides what the forward keeps: "cost", "least", "input", "output",
-    "fused"; "kernel" is "cost" as C loops have it.
+    "fused"; "kernel" is "cost" as C loops have it. `told` is called with what is searched next, in words.
 
     Raises DeriveError where the op has no derivative to give, or no form of that kind within its domain.
     """
     if save not in POLICIES:
         raise DeriveError(f"save={save!r} is no way to save", op=op.name, fix=f"choose one of {', '.join(POLICIES)}")
     try:
-        return _derived(op, POLICIES[save])
+        return _derived(op, POLICIES[save], told)
     except DeriveError as error:
         raise error.within(op.name) from None
 
 
-def _derived(op: Op, policy: Policy) -> Derivation:
+def _derived(op: Op, policy: Policy, told: Told) -> Derivation:
     """Equations said in full, their closed form, the programs of both, and what the forward hands on instead."""
     check_inputs(op.operands)
     full = said_in_full(op)
-    form = _cheapest(full, policy)
+    form = _cheapest(full, policy, told)
     named, steps, closed, handing = form.named, form.steps, form.closed, form.handing
     if policy.conditional:
         within_domain(named, closed)
@@ -162,14 +163,14 @@ _Keeping = tuple[Op, tuple[str, ...]]
 """An op, and what its forward hands on."""
 
 
-def _cheapest(op: Op, policy: Policy) -> _Form:
+def _cheapest(op: Op, policy: Policy, told: Told) -> _Form:
     """The closed form of the equations as they stand, or with their functions named, or made where they are read."""
     found = []
     op = logarithms_apart(op)
     for words in dict.fromkeys(w for o in (op, at_gathers(op)) for w in (o, name_functions(without_logarithms(o)))):
         named = name_sums(name_inner_sums(name_quotients(name_extrema(words)), policy.fused))
         steps = with_poles_inside(stepwise(named))
-        closed = search(steps, policy)
+        closed = search(steps, policy, told)
         handing = by_local_derivatives(steps, closed, policy) if policy.local else Handing(named, closed.kept)
         found.append(_Form(named, steps, closed, handing))
     best, *others = found

@@ -20,7 +20,7 @@ from derive.collapse.raised import bases
 from derive.collapse.relations import Relation, by_names, of_what_is_chosen, relations
 from derive.collapse.segments import segments
 from derive.collapse.sides_taken import extrema
-from derive.collapse.stretches import beside_each_other, solved
+from derive.collapse.stretches import Told, beside_each_other, silent, solved
 from derive.collapse.supports import supports
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.together import Whole, added_up, of_whole_sums
@@ -47,8 +47,11 @@ class Closed:
     conditions: tuple[Inversion, ...] = ()  # eliminations in use that do not hold everywhere
 
 
-def search(steps: Stepwise, policy: Policy) -> Closed:
-    """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it."""
+def search(steps: Stepwise, policy: Policy, told: Told = silent) -> Closed:
+    """The cheapest closed form that local changes reach from the one that keeps everything as the chain rule has it.
+
+    `told` is called with what is searched next.
+    """
     steps, turned = in_one_order(steps)
     known = inversions(steps.op)
     lossy = {} if policy.conditional else {i: subtracted(i, steps.op) for i in known if i.nonzero is None}
@@ -65,7 +68,7 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))
     allowed = divisors(steps) | (conditions(known) if policy.conditional else set())
     found = [
-        _with_named(steps, named, laws, facts, allowed, policy)
+        _with_named(steps, named, laws, facts, allowed, policy, told)
         for named in dict.fromkeys((forced(steps), forced(steps, scaled=True)))
     ]
     whole, apart = min(found, key=lambda w: w[0].kept.total)
@@ -76,14 +79,16 @@ def search(steps: Stepwise, policy: Policy) -> Closed:
 
 
 def _with_named(
-    steps: Stepwise, named: frozenset[str], laws: Laws, facts: Laws, allowed: set[str], policy: Policy
+    steps: Stepwise, named: frozenset[str], laws: Laws, facts: Laws, allowed: set[str], policy: Policy,
+    told: Told,
 ) -> tuple[Whole, Stepwise]:
     """The cheapest form in which these adjoints are named in any case, and the chain rule that it is of."""
     found = segments(steps, named)
     steps, cuts, parts_of_sums = found.steps, found.cuts, (name for _, names in found.steps.sums for name in names)
     always, gradients = named | found.named | frozenset(cuts), laws.gradients | frozenset(parts_of_sums)
     laws = replace(laws, always=always, gradients=gradients, memo={})
-    parts = solved(steps, found.parts, cuts, laws, allowed, policy)
+    parts = solved(steps, found.parts, cuts, laws, allowed, policy, told)
+    told("the stretches together")
     whole = whole_form(steps, [p.best for p in parts], laws, facts, policy)
     beside = beside_each_other(steps, parts, allowed, policy)
     best = [p.best for p in parts]

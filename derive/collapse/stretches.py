@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from derive.adjoint import Adjoint, Stepwise
@@ -9,6 +10,16 @@ from derive.collapse.chain import Laws
 from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.segments import LONGEST
 from derive.saving import Policy, with_kept
+
+Told = Callable[[str], None]
+"""What is called with what a long search is at, for who waits."""
+
+_FEW = 4
+"""Gradients of a stretch that are said one by one."""
+
+
+def silent(_: str) -> None:
+    """Tell no one."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +38,16 @@ def solved(
     laws: Laws,
     allowed: set[str],
     policy: Policy,
+    told: Told = silent,
 ) -> list[Solved]:
-    """The best form of each stretch; two stretches become one where their common form is cheaper."""
-    parts = [Solved(s, search_part(steps, s, laws, allowed, policy), laws) for s in stretches]
+    """The best form of each stretch; two stretches become one where their common form is cheaper.
+
+    `told` is called with what is searched next, in words.
+    """
+    parts = []
+    for k, s in enumerate(stretches, 1):
+        told(f"closed form of stretch {k} of {len(stretches)}: {_ends(s)}")
+        parts.append(Solved(s, search_part(steps, s, laws, allowed, policy), laws))
     order = {a.of: k for k, a in enumerate(steps.adjoints)}
     for cut in cuts:
         target = next(a.target.name for a in steps.adjoints if a.of == cut)
@@ -37,12 +55,19 @@ def solved(
         joined = tuple(sorted((a for p in near for a in p.stretch), key=lambda a: order[a.of]))
         if len(near) < 2 or len(joined) > 3 * LONGEST:
             continue
+        told(f"closed form of two stretches as one: {_ends(joined)}")
         open_laws = replace(laws, always=laws.always - {cut})
         whole = search_part(steps, joined, open_laws, allowed, policy)
         if whole.kept.total < _total(steps, [p.best for p in near], policy):
             parts = [*(p for p in parts if p not in near), Solved(joined, whole, open_laws)]
             laws = open_laws
     return sorted(parts, key=lambda p: order[p.stretch[0].of])
+
+
+def _ends(stretch: tuple[Adjoint, ...]) -> str:
+    """The gradients of a stretch, of a long one the first and the last."""
+    names = [a.target.name for a in stretch]
+    return ", ".join(names) if len(names) <= _FEW else f"{names[0]} to {names[-1]}"
 
 
 def beside_each_other(steps: Stepwise, parts: list[Solved], allowed: set[str], policy: Policy) -> list[Candidate]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from derive.book.site import lone_page
 from derive.catalogue import catalogue, find, load_file
 from derive.commands.options import File, Save, Saving
-from derive.commands.terminal import complain
+from derive.commands.terminal import complain, searching
 from derive.emit import render
 from derive.errors import DeriveError
 from derive.explaining.document import document
@@ -50,7 +50,8 @@ def explain(
     if html:
         print(lone_page(op, file, save.value), end="")
         return
-    derivation = derive_op(op, save.value)
+    with searching(op) as said:
+        derivation = derive_op(op, save.value, said)
     if cost:
         from derive.reports.cost_report import cost_report  # PyTorch takes seconds to import
         from derive.reports.cost_tables import shown

@@ -49,7 +49,7 @@ def generate(
     not_proved: dict[str, str] = {}
     with bar(wanted) as done:
 
-        def told(op: Op, made: Rendered) -> None:
+        def rendered(op: Op, made: Rendered) -> None:
             if made.why_no_kernel:
                 as_torch[op.name] = made.why_no_kernel
             if made.unproven and not unproven:
@@ -58,7 +58,7 @@ def generate(
 
         changed = write_package(
             wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
-            whole=not ops, proven=not unproven, done=told,
+            whole=not ops, proven=not unproven, done=rendered, told=done.told,
         )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:

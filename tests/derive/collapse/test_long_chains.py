@@ -127,3 +127,10 @@ def test_a_deep_perceptron_is_right() -> None:
         return x
 
     assert_derived(perceptron.op, plain, {"x": (3, 5), "w": (5, 5), "b": (5,)})
+
+
+def test_who_waits_is_told_what_is_searched() -> None:
+    said: list[str] = []
+    derive_op(chain(20, norms=False), told=said.append)
+    assert said[0].startswith("closed form of stretch 1 of ") and "dz19" in said[0], said
+    assert said[-1] == "the stretches together", said
