@@ -49,9 +49,9 @@ def write_package(
     Modules of other ops stay, and stay exported. With `whole`, the ops are all that their sources define, and
     a module that was generated from one of those for an op that is gone is removed. With `check`, nothing is
     written. With `workspace`, each module also has a backward that writes into given tensors. `done` is told of
-    each op once it is rendered and proved, `told` of what a long search is at. Raises DeriveError where the folder cannot
-    be read or written, where a file that Handgrad did not write is in the way, where an op has a private name, where two
-    ops would be one file, or one function, or where what was derived is wrong.
+    each op once it is rendered and proved, `told` of what a long search is at. Raises DeriveError where the folder
+    cannot be read or written, where a file that Handgrad did not write is in the way, where an op has a private name,
+    where two ops would be one file, or one function, or where what was derived is wrong.
     """
     ops = list(ops)
     for op in ops:
