@@ -100,9 +100,8 @@ def _is_place(name: str, program: Program) -> bool:
 def with_dear(known: Handed, cotangents: Collection[str], most: float, nominal: Nominal) -> Handed:
     """The same, with functions that take long handed on where both passes compute them, as far as `most` bytes go."""
     out = known
-    calls = (n for s in known.backward.statements for n in walk(s.value) if isinstance(n, Call))
-    for call in dict.fromkeys(c for c in calls if is_dear(c)):
-        made, asked = ({n for s in p.statements for n in walk(s.value)} for p in (out.forward, out.backward))
+    for call in dict.fromkeys(c for c in _called(known.backward) if is_dear(c)):
+        made, asked = ({n for n in _called(p) if is_dear(n)} for p in (out.forward, out.backward))
         near = next((n for n in out.forward.returns[known.outputs :] if n in reads(call)), None)
         twice = call in made & asked and reads(call) <= set(dict(out.backward.given))
         if twice and near is not None and _is_plain(call):
@@ -111,6 +110,10 @@ def with_dear(known: Handed, cotangents: Collection[str], most: float, nominal: 
             if BYTES["real"] * sum(nominal.elements(axes) for axes in held) <= most:
                 out = trial
     return replace(out, forward=check(out.forward), backward=check(out.backward))
+
+
+def _called(program: Program) -> Iterator[Call]:
+    return (n for s in program.statements for n in walk(s.value) if isinstance(n, Call))
 
 
 def _only_asked(name: str, program: Program, functions: Collection[str]) -> list[Call]:

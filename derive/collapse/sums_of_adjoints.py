@@ -10,6 +10,7 @@ local derivative.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations
 
 from sympy import Add, Expr, S
@@ -43,11 +44,16 @@ def _as_sum(definition: Definition, left: At, other: Definition, weight: Expr) -
     if not set(definition.axes) < set(other.axes):
         return
     for over, places in _ways(definition.axes, other.axes):
-        total = sigma(other.value * weight, over).xreplace(places)
+        total = _total(other.value * weight, frozenset(over)).xreplace(places)
         for times in _ratios(definition.value, total, over - set(definition.axes)):
             if definition.value == normal(times * total):
                 yield times * sigma(left * weight, over).xreplace(places), f"{left} = {other.value}"
                 return
+
+
+@lru_cache(maxsize=2_000)  # each sum may be one of any adjoint that has a name
+def _total(value: Expr, over: frozenset[Axis]) -> Expr:
+    return sigma(value, set(over))
 
 
 def _ways(axes: tuple[Axis, ...], of: tuple[Axis, ...]) -> Iterator[tuple[set[Axis], dict[Axis, Axis]]]:
@@ -63,6 +69,7 @@ def _ways(axes: tuple[Axis, ...], of: tuple[Axis, ...]) -> Iterator[tuple[set[Ax
 
 def _ratios(value: Expr, total: Expr, over: set[Axis]) -> tuple[Expr, ...]:
     """What a term of the one may be of one of the other: a number, or a product of what no sum runs over."""
-    first, others = Add.make_args(value)[0], Add.make_args(total)
-    found = (first / t for t in others if t != 0)
+    first = Add.make_args(value)[0]
+    sums = first.atoms(Sigma)  # which have to cancel
+    found = (first / t for t in Add.make_args(total) if t != 0 and t.atoms(Sigma) == sums)
     return tuple(r for r in found if not r.atoms(Sigma, Delta) and not free_axes(r) & over)

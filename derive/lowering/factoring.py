@@ -144,8 +144,10 @@ def _as_choices(parts: tuple[Product, ...]) -> tuple[Product, ...]:
 def _repeated(terms: Sequence[_Term]) -> Product | None:
     """A polynomial as its factors, where one of them is repeated: near it, `1 + p*(p - 2)` has no digits left."""
     bases = list({b: None for t in terms for b, _ in t.powers})
+    if len(terms) < 3 or len(bases) > 2:
+        return None
     exponents = [[dict(t.powers).get(b, S.Zero) for b in bases] for t in terms]
-    if len(terms) < 3 or len(bases) > 2 or not all(e.is_Integer and e >= 0 for row in exponents for e in row):
+    if not all(e.is_Integer and e >= 0 for row in exponents for e in row):
         return None
     if not all(t.number.is_Rational for t in terms):
         return None

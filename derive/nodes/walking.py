@@ -133,7 +133,15 @@ def node_axes(node: Node) -> tuple[str, ...]:
     if isinstance(node, Read):
         return tuple(dict.fromkeys(axes_along(node.index)))
     if isinstance(node, Call):
-        return tuple(dict.fromkeys(a for n in node.args for a in node_axes(n)))
+        found: dict[str, None] = {}
+        pending: list[Node] = [node]  # calls are taken apart here: a sum of hundreds of terms is as deep
+        while pending:
+            current = pending.pop()
+            if isinstance(current, Call):
+                pending.extend(reversed(current.args))
+            else:
+                found.update(dict.fromkeys(node_axes(current)))
+        return tuple(found)
     if isinstance(node, Reduce):
         return tuple(a for a in node_axes(node.body) if a not in node.axes)
     if isinstance(node, Shares):

@@ -44,8 +44,11 @@ def squares_of_differences(program: Program, nominal: Nominal) -> Program:
 
 def _differences(program: Program) -> Known:
     """The tensors that are differences of all pairs, or multiples of such."""
-    known = {n: s for n, s in program.assigned.items() if _is_plain(s)}
-    return {n: s for n, s in known.items() if _is_of_difference(s.value, known)}
+    found: dict[str, Assign] = {}
+    for name, s in program.assigned.items():
+        if _is_plain(s) and _is_of_difference(s.value, found):
+            found[name] = s
+    return found
 
 
 def _changed(program: Program, nominal: Nominal, weighted: Callable[[Reduce], Node]) -> Program:
@@ -79,12 +82,14 @@ def _is_plain(s: Assign) -> bool:
     return whole and plain_by_axes(s.value)
 
 
-def _is_of_difference(node: Node, known: Known) -> bool:
-    """Whether a factor of a product or quotient, above the line, is a difference over more axes than its terms have."""
-    if isinstance(node, Read) and node.name in known:
-        return _is_of_difference(known[node.name].value, known)
+def _is_of_difference(node: Node, before: Known) -> bool:
+    """Whether a factor of a product or quotient, above the line, is a difference over more axes than its terms have, or
+    one of those before.
+    """
+    if isinstance(node, Read):
+        return node.name in before
     if isinstance(node, Call) and node.fn in ("mul", "div", "neg"):
-        return any(_is_of_difference(a, known) for a in (node.args if node.fn == "mul" else node.args[:1]))
+        return any(_is_of_difference(a, before) for a in (node.args if node.fn == "mul" else node.args[:1]))
     return is_outer_difference(node)
 
 

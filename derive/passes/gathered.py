@@ -9,14 +9,17 @@ from derive.nodes.products import is_tensor
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
 from derive.nodes.walking import axes_along, reads, walk
-from derive.program import Assign, Call, Index, Num, Program, Read, Scal, Scatter, SizeOf
+from derive.program import Assign, Call, Index, Num, Program, Read, Scal, Scatter, SizeOf, Statement
 
 
 def after_gathers(program: Program) -> Program:
     """The same program, with such pointwise tensors at the places where they are read."""
     statements, added_to = list(program.statements), program.added_to
+    gathered = _gathered(statements)
     for k, s in reversed([*enumerate(statements)]):
-        if not isinstance(s, Assign) or added_to & {s.name, *reads(s.value)} or not _is_pointwise(s):
+        if s.name not in gathered or not isinstance(s, Assign) or added_to & {s.name, *reads(s.value)}:
+            continue
+        if not _is_pointwise(s):
             continue
         later = statements[k + 1 :]
         place = None if s.name in program.returns else _only_place(s, later)
@@ -26,7 +29,14 @@ def after_gathers(program: Program) -> Program:
             made = replace(s, axes=axes, value=value_at(s, place))
             rest = [replace(r, value=put(r.value, Read(s.name, place), Read(s.name, axes))) for r in later[first:]]
             statements = [*statements[:k], *later[:first], made, *rest]
+            gathered = _gathered(statements)
     return check(replace(program, statements=tuple(statements)))
+
+
+def _gathered(statements: list[Statement]) -> set[str]:
+    """The tensors that are read at gathered places."""
+    read = (n for s in statements for n in walk(s.value) if isinstance(n, Read))
+    return {n.name for n in read if any(isinstance(i, Read) for i in n.index)}
 
 
 def _is_pointwise(s: Assign) -> bool:

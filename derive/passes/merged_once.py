@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
-from derive.nodes.walking import reads, uses
+from derive.nodes.walking import reads, uses, walk
 from derive.program import Assign, Call, Index, Join, Merged, PartOf, Program, Read, Scatter, Statement
 
 
@@ -27,7 +27,9 @@ class _Parts:
 
 def merged_once(program: Program) -> Program:
     """The same program, with such tensors merged as they are made, where they are read more than once."""
-    for name in program.assigned:
+    read = (n for s in program.statements for n in walk(s.value) if isinstance(n, Read))
+    parted = {n.name for n in read if any(isinstance(i, PartOf) for i in n.index)}
+    for name in [n for n in program.assigned if n in parted]:
         made = program.assigned[name]  # which may read what was merged before it
         if isinstance(made.value, Call | Join) and (parts := _parts_read(made, program)) is not None:
             program = _merged(made, parts, program)

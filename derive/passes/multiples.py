@@ -21,10 +21,12 @@ _MOST = 2
 
 def without_multiples(program: Program, nominal: Nominal) -> Program:
     """The program with such numbers behind the sums."""
+    apart = _all_apart(program)
     for s in program.statements:
-        found = _multiple(s, program)
+        found = _multiple(s, program, apart)
         if found is not None:
             program = _read_instead(program, found, nominal)
+            apart = _all_apart(program)
     return check(program)
 
 
@@ -41,7 +43,15 @@ class _Multiple:
         return quotient([*self.above, node], list(self.below))
 
 
-def _multiple(s: Statement, program: Program) -> _Multiple | None:
+_Apart = tuple[tuple[tuple[Node, ...], ...], tuple[Node, ...], tuple[Node, ...]]
+"""Of a product of quotients its tensors, above and below, and the numbers above and below."""
+
+
+def _all_apart(program: Program) -> dict[str, _Apart]:
+    return {name: _numbers_apart(s.value) for name, s in program.assigned.items()}
+
+
+def _multiple(s: Statement, program: Program, apart: dict[str, _Apart]) -> _Multiple | None:
     """A statement as such a multiple, of the tensor that it reads or of the same product; None for any other."""
     known = program.assigned
     if not isinstance(s, Assign) or s.name not in known or s.name in program.returns:
@@ -49,7 +59,7 @@ def _multiple(s: Statement, program: Program) -> _Multiple | None:
     own, above, below = _numbers_apart(s.value)
     for base in known.values():
         if base.axes == s.axes and base != s:
-            theirs, *others = _numbers_apart(base.value)
+            theirs, *others = apart[base.name]
             if own == ((Read(base.name, s.axes),), ()):
                 return _Multiple(s, base, above, below)
             if own == theirs and not any(others) and reads(s.value).isdisjoint(program.added_to):
@@ -57,8 +67,8 @@ def _multiple(s: Statement, program: Program) -> _Multiple | None:
     return None
 
 
-def _numbers_apart(value: Node) -> tuple[tuple[tuple[Node, ...], ...], tuple[Node, ...], tuple[Node, ...]]:
-    """What a product of quotients is made of: its tensors, above and below, and the numbers above and below."""
+def _numbers_apart(value: Node) -> _Apart:
+    """What a product of quotients is made of."""
     sides = fraction(value)
     tensors = tuple(tuple(f for f in side if is_tensor(f)) for side in sides)
     above, below = (tuple(f for f in side if not is_tensor(f)) for side in sides)

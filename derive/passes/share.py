@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeGuard
@@ -160,7 +159,7 @@ def _nodes(s: Statement) -> list[Node | Index]:
     factors = product_factors(s.value)
     if _is_spread(s, factors):
         return [n for f in factors for n in _worth_naming(f)]
-    return list(_worth_naming(s.value))
+    return _worth_naming(s.value)
 
 
 def _is_spread(s: Statement, factors: list[Node]) -> bool:
@@ -170,24 +169,27 @@ def _is_spread(s: Statement, factors: list[Node]) -> bool:
     return windows and len(factors) > 1 and all(set(node_axes(f)) != own for f in factors)
 
 
-def _worth_naming(node: Node | Index) -> Iterator[Node | Index]:
+def _worth_naming(top: Node | Index) -> list[Node | Index]:
     """Everything below a node but the products inside matrix products, which are larger than all that they join.
 
     Nor what stands in an index, where no name is put, nor a sum that is compared in every window.
     """
-    yield node
+    found, pending = [], [top]
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        pending += reversed(_below(node))
+    return found
+
+
+def _below(node: Node | Index) -> list[Node | Index]:
     if isinstance(node, Read) or _compares_sums_in_windows(node):
-        return
+        return []
     if isinstance(node, Reduce) and is_matrix_product(node):
-        for f in product_factors(node.body):
-            yield from _worth_naming(f)
-        return
+        return [*product_factors(node.body)]
     if isinstance(node, Reduce) and is_of_differences(node):
-        for f in weights(node):
-            yield from _worth_naming(f)
-        return
-    for child in children(node):
-        yield from _worth_naming(child.args[1] if _is_subtracted_multiple(child, node) else child)
+        return [*weights(node)]
+    return [child.args[1] if _is_subtracted_multiple(child, node) else child for child in children(node)]
 
 
 def _is_subtracted_multiple(node: Node | Index, reader: Node | Index) -> TypeGuard[Call]:
@@ -213,7 +215,9 @@ class _Nodes:
     def __init__(self, added_to: set[str]):
         self.added_to = added_to
         self.shapes: dict[object, int] = {}  # nodes but for their axes, numbered
-        self.known: dict[int, tuple[Statement, list[_Found]]] = {}  # by identity, for which the statement is held
+        self.numbers: dict[int, int] = {}  # the shape of each node, by identity, for which it is held
+        self.found: dict[int, _Found] = {}
+        self.known: dict[int, tuple[Statement, list[_Found]]] = {}
 
     def largest_repeated(self, statements: list[Statement]) -> tuple[list[Node], int]:
         """The largest node that stands in more than one place, in the names of each, and the first place."""
@@ -230,16 +234,20 @@ class _Nodes:
 
     def of(self, s: Statement) -> list[_Found]:
         if id(s) not in self.known:
-            shapes: dict[int, int] = {}
-            self.known[id(s)] = s, [_Found(n, self.shape(n, shapes)) for n in _nodes(s) if isinstance(n, Node)]
+            self.known[id(s)] = s, [self.found_at(n) for n in _nodes(s) if isinstance(n, Node)]
         return self.known[id(s)][1]
 
-    def shape(self, node: Node | Index, done: dict[int, int]) -> int:
+    def found_at(self, node: Node) -> _Found:
+        if id(node) not in self.found:
+            self.found[id(node)] = _Found(node, self.shape(node))
+        return self.found[id(node)]
+
+    def shape(self, node: Node | Index) -> int:
         """One number for all nodes that differ in their axes at most."""
-        if id(node) not in done:
-            below = tuple(self.shape(n, done) for n in children(node))
-            done[id(node)] = self.shapes.setdefault((type(node), _label(node), below), len(self.shapes))
-        return done[id(node)]
+        if id(node) not in self.numbers:
+            below = tuple(map(self.shape, children(node)))
+            self.numbers[id(node)] = self.shapes.setdefault((type(node), _label(node), below), len(self.shapes))
+        return self.numbers[id(node)]
 
     def key(self, f: _Found) -> Node | None:
         """What is equal for nodes that are one tensor; None for one that is not worth a name."""
