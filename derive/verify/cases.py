@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +20,7 @@ EXACT = 1e-10
 
 _UNITS = 8  # in the last place, of the largest element: what gradients in low precisions may differ by in any case
 _OUTPUT_UNITS = 16  # and outputs
+_UNEVEN = 1.1  # times as large, in floats, is no shift of the point: sums are rounded elsewhere
 _SMALL = 1e-3  # gradients smaller than this are compared absolutely
 
 
@@ -88,11 +89,32 @@ class Case:
         No way to compute it is closer than a few of these: `sin(30*x)` loses what `30*x` is rounded by. 0 where
         it jumps, as a maximum's gradient does beside a tie: there it would excuse anything.
         """
-        eps = torch.finfo(self.call.dtype).eps
-        outputs, gradients = reference(_rounded(self.call.in_dtype(torch.float64), eps, self.seed))
+        found = self._moved(_by_place(self.seed))
+        return {n: moved if moved <= self._jump * size else 0.0 for n, (moved, size) in found.items()}
+
+    @cached_property
+    def is_steady(self) -> bool:
+        """Whether nothing jumps where inputs are rounded once more and equal ones stay equal, whole ones whole.
+
+        Else a choice is made by what rounding leaves of a difference, as where a variance of 0 is clamped.
+        """
+        return all(moved <= self._jump * size for moved, size in self._moved(_by_value).values())
+
+    @property
+    def _jump(self) -> float:
+        """How far, in its own size, a value moves that does not move by rounding alone."""
+        return math.sqrt(torch.finfo(self.call.dtype).eps)
+
+    def _moved(self, sign: Callable[[Tensor], Tensor]) -> dict[str, tuple[float, float]]:
+        """How far each output and each gradient moves where inputs are rounded once more, and its size.
+
+        Cotangents are not as large, so that what they cancel in is rounded otherwise as well: `(a + b) - b` has the
+        same error for every `a` beside a large `b`.
+        """
+        call = _rounded(self.call.in_dtype(torch.float64), torch.finfo(self.call.dtype).eps, sign)
+        outputs, gradients = reference(replace(call, cotangents=tuple(c * _UNEVEN for c in call.cotangents)))
         found = {n: (worst(o, self.outputs[n]), scale(o)) for n, o in outputs.items()}
-        found |= {f"d{n}": (worst(g, self.gradients[n]), scale(g)) for n, g in gradients.items()}
-        return {n: moved if moved <= math.sqrt(eps) * size else 0.0 for n, (moved, size) in found.items()}
+        return found | {f"d{n}": (worst(g / _UNEVEN, self.gradients[n]), scale(g)) for n, g in gradients.items()}
 
     def __str__(self) -> str:
         shapes = ", ".join(f"{name} {list(t.shape)}" for name, t in self.call.inputs.items())
@@ -155,14 +177,21 @@ def _allowed(call: Call, gradients: Mapping[str, Tensor]) -> dict[str, float]:
     return {n: few * scale(g) + 2 * worst(plain[n], g) for n, g in gradients.items()}
 
 
-def _rounded(call: Call, eps: float, seed: int) -> Call:
+def _rounded(call: Call, eps: float, sign: Callable[[Tensor], Tensor]) -> Call:
     """The call with real inputs up or down by one unit in the last place. What was one tensor stays one tensor."""
-    generator = torch.Generator().manual_seed(seed)
-    made = {}
-    for t in (t for t in call.inputs.values() if t.is_floating_point()):
-        sign = torch.randint(0, 2, t.shape, generator=generator).double() * 2 - 1
-        made[id(t)] = t * (1 + eps * sign)
+    made = {id(t): t * (1 + eps * sign(t)) for t in call.inputs.values() if t.is_floating_point()}
     return replace(call, inputs={n: made.get(id(t), t) for n, t in call.inputs.items()})
+
+
+def _by_place(seed: int) -> Callable[[Tensor], Tensor]:
+    """Up or down by chance."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda t: torch.randint(0, 2, t.shape, generator=generator).double() * 2 - 1
+
+
+def _by_value(t: Tensor) -> Tensor:
+    """Up or down by what it is, whole numbers neither."""
+    return torch.where(t == t.round(), 0.0, (t.abs() * 997).floor() % 2 * 2 - 1)
 
 
 def scale(want: Tensor) -> float:

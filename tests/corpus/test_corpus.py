@@ -18,14 +18,10 @@ from tests.corpus.hostile import ORDINARY
 from tests.corpus.measured import Entry, Errors, as_text, counted, error_of, errors, from_text, saved_bytes
 from tests.corpus.recorded import RECORD, path_of, recorded
 
-WRONG = frozenset({"larger_of_two_in_a_tanh"})
-"""Specs whose gradient is wrong: whoever mends one takes it off the list."""
-
 _SAMPLE = 30
 SPECS = {spec.name: spec for spec in corpus()}
 CATALOGUE = [name for name, spec in SPECS.items() if spec.family.startswith("catalogue/")]
-REST = sorted(SPECS.keys() - set(CATALOGUE) - WRONG, key=lambda name: crc32(name.encode()))
-WRONG_ONES = [pytest.param(name, marks=pytest.mark.xfail(reason="a wrong gradient")) for name in sorted(WRONG)]
+REST = sorted(SPECS.keys() - set(CATALOGUE), key=lambda name: crc32(name.encode()))
 
 
 def _record(spec: Spec) -> Entry:
@@ -53,7 +49,7 @@ def test_an_op_of_the_catalogue_costs_no_more(name: str) -> None:
     assert not [c for c in cost_changes(before, after) if c.worse]
 
 
-@pytest.mark.parametrize("name", [*REST[:_SAMPLE], *WRONG_ONES])
+@pytest.mark.parametrize("name", REST[:_SAMPLE])
 def test_a_spec_is_right_and_neither_dearer_nor_less_exact(name: str) -> None:
     spec = SPECS[name]
     before, live = _record(spec), build(spec.op)
