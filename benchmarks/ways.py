@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from benchmarks.rows import Row
 from derive.devices import CPU
 from derive.equations import Op
 from derive.live import Live, build
+from derive.verify.subjects import cotangent_of
 
 Result = tuple[tuple[Any, ...], tuple[Any, ...]]
 Way = Callable[[], Result]
@@ -183,7 +183,7 @@ def by_pair_out(pair: Pair, pair_out: Pair, row: Row, dys: tuple[Tensor, ...]) -
 
 def by_one_call(with_gradients: Callable[..., Any], over: Callable[..., Any], row: Row, dy: float) -> Way:
     """A loss and its gradients in one call, over memory that is allocated once, here."""
-    *_, cotangent = signature(with_gradients).parameters
+    cotangent = cotangent_of(with_gradients)
     numbers = {**row.numbers, cotangent: dy}
     out = with_gradients(*row.args, **numbers)
 

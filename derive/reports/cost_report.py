@@ -235,7 +235,8 @@ def _lines(source: str, function: str) -> Iterator[tuple[str, ast.Module]]:
     tree = ast.parse(source)
     found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
     for node in found.body[1:-1]:
-        yield ast.unparse(node), ast.Module([node], [])
+        for line in node.body if isinstance(node, ast.If) else [node]:  # every gradient is asked for
+            yield ast.unparse(line), ast.Module([line], [])
 
 
 def _target(module: ast.Module) -> str:
@@ -254,7 +255,7 @@ def _scope(live: Live, function: str, args: list[Any]) -> Callable[[], dict[str,
     code = live.function.__globals__[function].__wrapped__
     code = getattr(code, "__wrapped__", code)
     names = code.__code__.co_varnames[: code.__code__.co_argcount]
-    given = dict(zip(names, args, strict=False))
+    given = (code.__kwdefaults__ or {}) | dict(zip(names, args, strict=False))
     module = dict(live.function.__globals__)
     return lambda: module | given
 

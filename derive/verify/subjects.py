@@ -69,8 +69,9 @@ def of_stepwise(forward: Callable[..., Any], backward: Callable[..., Any]) -> Su
     def subject(call: Call) -> Answer:
         *outputs, saved = forward(*call.arguments())
         given = {n: o.clone() for n, o in zip(call.op.outputs, outputs, strict=True)}
-        found = backward(*call.cotangents, *saved)._asdict()
-        return Answer({o.name: found[f"d{o.name}"] for o in call.op.differentiable}, given)
+        found = backward(*call.cotangents, *saved)
+        each = found._asdict() if isinstance(found, tuple) else {f"d{call.op.differentiable[0].name}": found}
+        return Answer({o.name: each[f"d{o.name}"] for o in call.op.differentiable}, given)
 
     return subject
 
@@ -82,10 +83,15 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else []
 
 
+def cotangent_of(function: Callable[..., Any]) -> str:
+    """What `NAME_with_gradients` calls the number that gradients are multiplied by."""
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][-1]
+
+
 def of_loss_with_gradients(function: Callable[..., Any], cotangent: str = "") -> Subject:
     """A generated module's `NAME_with_gradients`, whose last argument, if not another, is the cotangent as a number."""
-    parameters = inspect.signature(function).parameters.values()
-    cotangent = cotangent or [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD][-1]
+    cotangent = cotangent or cotangent_of(function)
 
     def subject(call: Call) -> Answer:
         loss, found = function(*call.arguments(), **{cotangent: float(call.cotangents[0])})
@@ -103,7 +109,7 @@ def of_loss_over_old(function: Callable[..., Any], function_out: Callable[..., A
             t.fill_(_OLD)
         return function_out(*args, **cotangent, out=out)
 
-    return of_loss_with_gradients(over_old, list(inspect.signature(function).parameters)[-1])
+    return of_loss_with_gradients(over_old, cotangent_of(function))
 
 
 def of_descent(function: Callable[..., Any]) -> Subject:

@@ -15,8 +15,8 @@ from tests.native.running import assert_right
 from tests.trials import sanitized
 
 SPECS = Path(__file__).parent / "sanitized_specs.py"
-CATALOGUE = ("relu", "batchnorm", "cumsum", "embedding", "attention")
-"""Elements one by one, columns, running sums, chosen rows, tiles; beside the rows and windows of `SPECS`."""
+CATALOGUE = ("relu", "batchnorm", "embedding", "attention")
+"""Elements one by one, columns, chosen rows, tiles; beside the rows and windows of `SPECS`."""
 
 pytestmark = [
     pytest.mark.slow,  # each is compiled four times

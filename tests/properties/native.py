@@ -6,7 +6,6 @@ import importlib
 import sys
 import warnings
 from collections.abc import Callable
-from inspect import signature
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +19,7 @@ from derive.errors import DeriveError
 from derive.package import write_package
 from derive.recording.spec import OpCall
 from derive.verify.kernels import watched
-from derive.verify.subjects import tensors_in
+from derive.verify.subjects import cotangent_of, tensors_in
 from tests.properties.grammar import Example
 from tests.properties.judging import Refused, Verdict, cotangent, differences, values
 
@@ -82,8 +81,7 @@ def _wrong(example: Example, module: ModuleType, name: str) -> list[str]:
         wrong.append("over the memory of an earlier call it differs")
     both: Callable[..., Any] | None = getattr(module, f"{name}_with_gradients", None)
     if both is not None:
-        *_, last = signature(both).parameters
-        found = both(*args, **{last: float(dys[0])})
+        found = both(*args, **{cotangent_of(both): float(dys[0])})
         if not all(map(_is_close, tensors_in(found), tensors_in((first[0], gradients)))):
             wrong.append("the loss with its gradients differs")
     return wrong

@@ -269,7 +269,7 @@ CASES |= {
     "poly_loss": Case(poly_loss, ("x.gather(1, y.unsqueeze(1)) - m - torch.log(u_sum)",), ("torch.log(p",)),
     "clipped_ratio": Case(clipped_ratio, ("sign",), ("torch.where",)),
     "continuous_elu": Case(lambda x: F.celu(x, 1.5), ("dx = x.clamp(max=0).div_(a).exp_()",), ("torch.where",)),
-    "learned_average": Case(learned_average, ("* x\n    ).sum()",), ("dy[:, :, None]", "einsum")),
+    "learned_average": Case(learned_average, ("* x\n        ).sum()",), ("dy[:, :, None]", "einsum")),
     "margin_off_the_label": Case(margin_off_the_label, ("dx.scatter_add_(1, y.unsqueeze",), ("where", "one_hot")),
     "pooled_pairs": Case(pooled_pairs, (": 2 * columns], {2: 2, 3: 2}", "in range(2)"), ("divisor",)),
     "patch_embedding": Case(patch_embedding, ("x.unflatten(2, (i, k)).unflatten(4, (j, g))",), ("unfold",)),

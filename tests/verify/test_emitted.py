@@ -114,14 +114,14 @@ def test_wrong_in_long_rows_alone(ops: dict[str, Op], plant: Plant, tmp_path: Pa
 
 
 def test_wrong_at_ties_alone(ops: dict[str, Op], plant: Plant, tmp_path: Path) -> None:
-    plant("return dx\n", "dx = torch.zeros_like(x).scatter_(1, x.argmax(1)[:, None], dy[:, None])\n    return dx\n",
+    plant("return dx if", "dx = torch.zeros_like(x).scatter_(1, x.argmax(1)[:, None], dy[:, None])\n    return dx if",
           within="def peaks_backward")  # fmt: skip
     assert "nothing is written: dx[" in told(ops["peaks"], tmp_path / "out")
 
 
 def test_wrong_at_repeated_indices_alone(ops: dict[str, Op], plant: Plant, tmp_path: Path) -> None:
-    wrong = "dc = dy.new_zeros(v, e).index_copy_(0, i, dy)\n    return dc\n"
-    plant("return dc\n", wrong, within="def looked_up_backward")
+    wrong = "dc = dy.new_zeros(v, e).index_copy_(0, i, dy)\n    return dc if"
+    plant("return dc if", wrong, within="def looked_up_backward")
     assert "nothing is written: dc[" in told(ops["looked_up"], tmp_path / "out")
 
 
@@ -146,7 +146,7 @@ def test_a_wrong_stepwise_form(plant: Plant, tmp_path: Path) -> None:
 
 
 def test_what_does_not_run(ops: dict[str, Op], plant: Plant, tmp_path: Path) -> None:
-    plant("return dc\n", "return not_there\n", within="def looked_up_backward")
+    plant("return dc if", "return not_there if", within="def looked_up_backward")
     assert "NameError: name 'not_there'" in told(ops["looked_up"], tmp_path / "out")
 
 
