@@ -234,7 +234,11 @@ def _lines(source: str, function: str) -> Iterator[tuple[str, ast.Module]]:
     """The statements of a function but its docstring and its return, as text and as something to run."""
     tree = ast.parse(source)
     found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+    asking = [n.arg for n in found.args.kwonlyargs]
     for node in found.body[1:-1]:
+        value = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(value, ast.Constant) or any(isinstance(n, ast.Name) and n.id in asking for n in ast.walk(node)):
+            continue  # which gradients are asked for
         for line in node.body if isinstance(node, ast.If) else [node]:  # every gradient is asked for
             yield ast.unparse(line), ast.Module([line], [])
 
