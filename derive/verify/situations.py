@@ -32,7 +32,7 @@ _ROWS = (301, 151, 75)
 _ROOM = 2**19
 """How long one row is, the first for which the places of no equation are more than there is room for."""
 _LONG = 600
-_SOME = 32
+_SOME = (32, 16, 8, 4)  # the most of these that there is room for
 _ATTEMPTS = 6
 _GOALS = {"many rows": (600, 2**20), "long rows": (2400, 2**20), "rows of some vectors": (48, 2**17)}
 """The length of the first or the last axis, and how many places of one equation there is room for."""
@@ -141,7 +141,7 @@ class Situation:
             "first is 1": dict.fromkeys(own[:1], 1),
             "last is 1": dict.fromkeys(own[-1:], 1),
             "long first": dict.fromkeys(axes, 4) | dict.fromkeys(axes[:1], _LONG),
-            "many": dict.fromkeys(axes, _SOME),
+            "many": dict.fromkeys(axes, next(n for n in _SOME if n ** len(axes) <= _ROOM or n == _SOME[-1])),
             "long last": dict.fromkeys(axes, 4) | dict.fromkeys(own[-1:], _LONG),
         }.get(self.lengths, {})
         wish = {**wish, **changed, **override, PACK_NAME: math.prod(leading)}
