@@ -70,7 +70,7 @@ def of_stepwise(forward: Callable[..., Any], backward: Callable[..., Any]) -> Su
         *outputs, saved = forward(*call.arguments())
         given = {n: o.clone() for n, o in zip(call.op.outputs, outputs, strict=True)}
         found = backward(*call.cotangents, *saved)
-        each = found._asdict() if isinstance(found, tuple) else {f"d{call.op.differentiable[0].name}": found}
+        each = found._asdict() if hasattr(found, "_asdict") else {f"d{call.op.differentiable[0].name}": found}
         return Answer({o.name: each[f"d{o.name}"] for o in call.op.differentiable}, given)
 
     return subject
