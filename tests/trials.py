@@ -110,7 +110,8 @@ def apart(trial: Callable[[], T], seconds: int) -> T | Ended:
         if status == 0:
             return pickle.loads(answer)  # type: ignore[no-any-return]
         said.seek(0)
-        text = said.read().decode(errors="replace")[-6000:]
+        text = said.read().decode(errors="replace")
+        text = text if len(text) < 6000 else f"{text[:3000]} ... {text[-3000:]}"
     if os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
         return Ended(f"not done in {seconds} s" if name == "SIGALRM" else f"ended by {name}", text)

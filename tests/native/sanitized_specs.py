@@ -49,3 +49,12 @@ def two_sums(f, x: tensor[n, i], z: tensor[n, j]):
     """Sums over two axes stand in one pass, of which one may be long and the other short."""
     f.y[n, i] = x[n, i] / (1 + sum(x[n, i] ** 2, over=i)) * sum(z[n, j] ** 2, over=j)
     return f.y
+
+
+@op
+def counted_on(f, z: tensor[n, h, w]):
+    """One stage counts through two axes as one, a later one asks for the place on the inner, which may be short."""
+    p = exp(z[n, h, w]) / sum(exp(z[n, i, j]), over=(i, j))
+    f.share[n, h, w] = p
+    f.place[n] = sum(w * f.share[n, h, w], over=(h, w))
+    return f.place

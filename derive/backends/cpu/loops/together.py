@@ -17,7 +17,7 @@ from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.loops.vectors import FOUR, Width
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.names import variable
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy
 from derive.nodes.walking import axes_along
@@ -93,8 +93,15 @@ class RowsTogether(Rows):
     @property
     def run(self) -> str:
         """How many elements of a row lie side by side."""
-        order = self.order(self.longest)
-        return extent(order if as_one(order, self.computed(self.longest.loops), self.normal) else order[-1:])
+        return extent(self.side_by_side(self.longest))
+
+    def side_by_side(self, sweep: Sweep) -> tuple[str, ...]:
+        """The axes of a sweep that one loop counts through."""
+        order = self.order(sweep)
+        return order if as_one(order, self.computed(sweep.loops), self.normal) else order[-1:]
+
+    def sums_rows(self, sweep: Sweep) -> bool:
+        return any(s.is_fold and not self.group.is_total(s) for s in sweep.loops)
 
     def how_many(self, rows: str = "") -> str:
         """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
@@ -193,10 +200,9 @@ class RowsInFours(RowsTogether):
     @property
     def test(self) -> str:
         """The condition under which this form is better, and no other sum has less than a vector."""
-        longest, sweeps = {*self.longest.axes}, [x for part in self.in_order for x in part.sweeps]
-        sums = [x for x in sweeps if any(s.is_fold and not self.group.is_total(s) for s in x.loops)]
-        others = sorted({self.order(x)[-1] for x in sums if set(x.axes) != longest})
-        whole = "".join(f" && {length(a)} >= LANES" for a in others)
+        sums = [x for part in self.in_order for x in part.sweeps if self.sums_rows(x)]
+        runs = {self.side_by_side(x)[-1:] for x in sums if self.side_by_side(x) != self.side_by_side(self.longest)}
+        whole = "".join(f" && {extent(run)} >= LANES" for run in sorted(runs))
         return f"{self.run} >= WIDE{whole} && {self.how_many()} > 1"
 
 
