@@ -39,7 +39,7 @@ def with_conditions(
     out = Handed(forward, backward, outputs)
     for name in (n for n in forward.returns[outputs:] if n in real and n not in forward.returns[:outputs]):
         asked = _only_asked(name, out.backward, CONDITIONS - {"not"})  # what fails is known by what holds
-        made = {n for s in out.forward.statements for n in walk(s.value)}
+        made = {n for s in out.forward.statements for n in walk(s.value)} if asked else ()
         if not asked or not all(_is_plain(c) and all(part in made for part in _parts(c)) for c in asked):
             continue
         axes = next(axes for given, axes in backward.given if given == name)
@@ -65,8 +65,9 @@ def with_functions(known: Handed, names: Collection[str], nominal: Nominal) -> H
     out = known
     for name in (n for n in known.forward.returns[known.outputs :] if n in names):
         asked = _only_asked(name, out.backward, ELEMENTARY)
-        made = {n for s in out.forward.statements for n in walk(s.value)}
-        if len(asked) != 1 or asked[0] not in made or reads(asked[0]) != {name} or not _is_plain(asked[0]):
+        if len(asked) != 1 or reads(asked[0]) != {name} or not _is_plain(asked[0]):
+            continue
+        if not any(asked[0] in walk(s.value) for s in out.forward.statements):
             continue
         axes = dict(out.backward.given)[name]
         if nominal.elements(axes_of(asked[0])) <= nominal.elements(axes):
@@ -100,8 +101,16 @@ def _is_place(name: str, program: Program) -> bool:
 def with_dear(known: Handed, cotangents: Collection[str], most: float, nominal: Nominal) -> Handed:
     """The same, with functions that take long handed on where both passes compute them, as far as `most` bytes go."""
     out = known
+    inside: dict[int, tuple[Node, set[Call]]] = {}  # of values by identity: one that is handed on changes a few
+
+    def dear(program: Program) -> set[Call]:
+        for s in program.statements:
+            if id(s.value) not in inside:
+                inside[id(s.value)] = s.value, {n for n in walk(s.value) if isinstance(n, Call) and is_dear(n)}
+        return set().union(*(inside[id(s.value)][1] for s in program.statements))
+
     for call in dict.fromkeys(c for c in _called(known.backward) if is_dear(c)):
-        made, asked = ({n for n in _called(p) if is_dear(n)} for p in (out.forward, out.backward))
+        made, asked = dear(out.forward), dear(out.backward)
         near = next((n for n in out.forward.returns[known.outputs :] if n in reads(call)), None)
         twice = call in made & asked and reads(call) <= set(dict(out.backward.given))
         if twice and near is not None and _is_plain(call):
@@ -119,7 +128,7 @@ def _called(program: Program) -> Iterator[Call]:
 def _only_asked(name: str, program: Program, functions: Collection[str]) -> list[Call]:
     """The calls of some functions of a tensor in a program; none where it is read for anything else."""
     found = dict[Call, None]()
-    for s in program.statements:
+    for s in (s for s in program.statements if name in reads(s.value)):
         tops = list(_calls(s.value, functions))
         inside = sum(1 for c in tops for n in walk(c) if isinstance(n, Read) and n.name == name)
         if inside != sum(1 for n in walk(s.value) if isinstance(n, Read) and n.name == name):
@@ -184,7 +193,7 @@ def _with_statement(forward: Program, made: Assign) -> Program:
 def _given(backward: Program, made: Assign, theirs: Assign | None) -> tuple[Program, set[str]]:
     """The backward with the statement's value given, in place of its own statement for it; what it no longer reads."""
     same = theirs is not None and theirs.axes == made.axes
-    names = {theirs.name: made.name} if theirs is not None and same else {}
+    names = {theirs.name: made.name} if theirs is not None and same and theirs.name != made.name else {}
     rest = [renamed(s, names) for s in backward.statements if s != theirs or not same]
     after = tuple(replace(s, value=put(s.value, made.value, Read(made.name, made.axes))) for s in rest)
     slots = [i for s in after for i in s.slots]

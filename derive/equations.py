@@ -131,9 +131,9 @@ class Equation:
         """What the sum over the body is multiplied by: a mean is a sum over the lengths of its axes."""
         return self.scale / Mul(*(Size(a) for a in self.over)) if self.kind == "mean" else self.scale
 
-    @property
-    def reads(self) -> list[At]:
-        return list(reads_of(self.body))
+    @cached_property
+    def reads(self) -> tuple[At, ...]:
+        return reads_of(self.body)
 
     def __str__(self) -> str:
         return f"{self.left} = {self.right}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -96,9 +99,24 @@ def derive_op(op: Op, save: str = "cost", told: Told = silent) -> Derivation:
     if save not in POLICIES:
         raise DeriveError(f"save={save!r} is no way to save", op=op.name, fix=f"choose one of {', '.join(POLICIES)}")
     try:
-        return _derived(op, POLICIES[save], told)
+        with _rarely_collected():
+            return _derived(op, POLICIES[save], told)
     except DeriveError as error:
         raise error.within(op.name) from None
+
+
+@contextmanager
+def _rarely_collected() -> Iterator[None]:
+    """Python looks for cycles rarely meanwhile: most of what a derivation makes is still in use when it looks."""
+    before = gc.get_threshold()
+    if before[0] == 0:  # it never looks
+        yield
+        return
+    gc.set_threshold(max(before[0], 20_000), *(max(n, 20) for n in before[1:]))
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _derived(op: Op, policy: Policy, told: Told) -> Derivation:

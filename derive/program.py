@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
+from operator import is_
+from typing import Any
 
 from derive.terms.numbers import as_decimal, as_quotient, decimal, with_exponent
 
@@ -144,6 +147,23 @@ class Call:
 
     fn: str
     args: tuple[Node, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is found of it: the hash of a string is another one in another process."""
+        return {"fn": self.fn, "args": self.args}
+
+    @cached_property
+    def facts(self) -> dict[Callable[..., object], Any]:
+        """What was found of it, by the question (`derive.nodes.walking.kept`)."""
+        return {}
+
+    @cached_property
+    def _hash(self) -> int:
+        """Found once: a sum of hundreds of terms is as many calls deep, and all of them are looked up."""
+        return hash((self.fn, self.args))
 
     def __str__(self) -> str:
         if self.fn == "neg":
@@ -321,8 +341,15 @@ class Program:
         return {s.name: s for s in self.statements if isinstance(s, Assign) and s.name not in added_to}
 
     def with_values(self, change: Callable[[Node], Node]) -> Program:
-        """The same statements, the value of each changed."""
-        return replace(self, statements=tuple(replace(s, value=change(s.value)) for s in self.statements))
+        """The same statements, the value of each changed; the very program where none is."""
+        values = [change(s.value) for s in self.statements]
+        if all(map(is_, values, (s.value for s in self.statements))):
+            return self
+        return replace(self, statements=tuple(map(_with_value, self.statements, values)))
+
+
+def _with_value(s: Statement, value: Node) -> Statement:
+    return s if value is s.value else replace(s, value=value)
 
 
 def base(axis: str) -> str:

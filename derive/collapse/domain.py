@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from functools import lru_cache
+
 from sympy import Add, Expr, Mul
 
 from derive.adjoint import Stepwise
@@ -12,20 +15,22 @@ from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, tensor_names
 
 
-def divisors(steps: Stepwise) -> set[str]:
+@lru_cache(maxsize=8)
+def divisors(steps: Stepwise) -> frozenset[str]:
     """What the chain rule itself divides by, and the tensors declared not to be 0: nothing else may be divided by."""
-    declared = {o.name for o in steps.op.operands if o.assumed}
+    declared = frozenset(o.name for o in steps.op.operands if o.assumed)
     return declared | {name for a in steps.adjoints for name in divided_by(a.value)}
 
 
-def outside_domain(definitions: list[Definition], allowed: set[str]) -> bool:
+def outside_domain(definitions: list[Definition], allowed: Set[str]) -> bool:
     """Whether definitions divide by a tensor that is not allowed."""
     return any(name not in allowed for d in definitions for name in divided_by(d.value))
 
 
-def divided_by(value: object) -> set[str]:
+@lru_cache(maxsize=200_000)
+def divided_by(value: Expr) -> frozenset[str]:
     """The tensors, numbers and functions that an expression divides by: what is positive on paper may underflow."""
-    out: set[str] = set()
+    out: frozenset[str] = frozenset()
     for term in Add.make_args(value):
         for f in Mul.make_args(term):
             base, exponent = f.as_base_exp()
@@ -49,7 +54,7 @@ def _may_vanish(base: Expr) -> set[str]:
     return {f"{base.func.__name__} of {sorted(tensor_names(base))}"}
 
 
-def undivided(known: Relations, allowed: set[str]) -> Relations:
+def undivided(known: Relations, allowed: Set[str]) -> Relations:
     """The identities that divide by nothing but what may be divided by."""
     return {names: tuple(r for r in some if not divided_by(r.value) - allowed) for names, some in known.items()}
 

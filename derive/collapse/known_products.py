@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sympy import Add, Expr, Mul
 
 from derive.equations import Equation, Op
-from derive.terms.elements import At, reads_of
+from derive.terms.elements import At, reads_of, tensor_names
 
 
 def products(op: Op) -> tuple[Equation, ...]:
@@ -37,6 +37,8 @@ def _is_product(body: Expr) -> bool:
 
 
 def _by(value: Expr, equation: Equation) -> Expr:
+    if not tensor_names(equation.body) <= tensor_names(value):
+        return value
     number, product = equation.body.as_coeff_Mul()
     wanted = product.as_powers_dict()
     terms = []

@@ -14,7 +14,7 @@ from sympy import Add, Expr
 
 from derive.adjoint import Adjoint, Stepwise
 from derive.matching import match
-from derive.terms.elements import At
+from derive.terms.elements import At, tensor_names
 from derive.terms.reductions import Sigma
 
 Sums = dict[str, tuple[Adjoint, ...]]
@@ -34,18 +34,18 @@ def sums_before(steps: Stepwise) -> Sums:
 def cancelled(value: Expr, known: Iterable[Adjoint]) -> tuple[Expr, str]:
     """The value with what cancels once sums go by these names gone, and why; the same where nothing does."""
     why: list[str] = []
-    for adjoint in known:
-        terms = Add.make_args(value)
+    terms, sums = Add.make_args(value), value.atoms(Sigma)
+    for adjoint in known if len(terms) > 1 and sums else ():
         number, total = adjoint.value.as_coeff_Mul()
-        sums = value.atoms(Sigma) if len(terms) > 1 else ()
         after = value.xreplace({s: left / number for s in sums if (left := _named(adjoint, total, s)) is not None})
         if len(Add.make_args(after)) < len(terms):
-            value = after
+            value, terms, sums = after, Add.make_args(after), after.atoms(Sigma)
             why.append(f"{adjoint.left} = {adjoint.value}")
     return value, "; ".join(why)
 
 
 def _named(adjoint: Adjoint, total: Expr, candidate: Sigma) -> At | None:
     """The element of an adjoint that a sum is of which it is the general one; None where it is another."""
-    found = match(total, candidate) if isinstance(total, Sigma) else None
+    alike = isinstance(total, Sigma) and tensor_names(total) == tensor_names(candidate)
+    found = match(total, candidate) if alike else None
     return None if found is None else At(adjoint.target, *(found.get(a, a) for a in adjoint.axes))

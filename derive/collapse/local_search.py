@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 from derive.adjoint import Adjoint, Stepwise
@@ -32,7 +32,7 @@ def search_part(
     steps: Stepwise,
     part: tuple[Adjoint, ...],
     laws: Laws,
-    allowed: set[str],
+    allowed: Set[str],
     policy: Policy,
     held: frozenset[str] = frozenset(),
 ) -> Candidate:

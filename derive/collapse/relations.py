@@ -6,7 +6,7 @@ A relation rewrites a sum over a large tensor into something without that sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
@@ -215,7 +215,7 @@ def use_relations(expr: Expr, known: Relations) -> tuple[Expr, tuple[Relation, .
         expr = changed
 
 
-def of_what_is_chosen(known: tuple[Relation, ...], divisors: set[str]) -> tuple[Relation, ...]:
+def of_what_is_chosen(known: tuple[Relation, ...], divisors: Set[str]) -> tuple[Relation, ...]:
     """The identities, those of sums of choices for products with a choice as well.
 
     Not where values are asked for and something is divided by the sum: it is 0 where none is chosen, and the choice

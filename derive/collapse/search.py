@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 from sympy import Add, Expr
@@ -79,7 +80,7 @@ def search(steps: Stepwise, policy: Policy, told: Told = silent) -> Closed:
 
 
 def _with_named(
-    steps: Stepwise, named: frozenset[str], laws: Laws, facts: Laws, allowed: set[str], policy: Policy,
+    steps: Stepwise, named: frozenset[str], laws: Laws, facts: Laws, allowed: Set[str], policy: Policy,
     told: Told,
 ) -> tuple[Whole, Stepwise]:
     """The cheapest form in which these adjoints are named in any case, and the chain rule that it is of."""

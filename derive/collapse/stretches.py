@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
 from derive.adjoint import Adjoint, Stepwise
@@ -36,7 +36,7 @@ def solved(
     stretches: list[tuple[Adjoint, ...]],
     cuts: tuple[str, ...],
     laws: Laws,
-    allowed: set[str],
+    allowed: Set[str],
     policy: Policy,
     told: Told = silent,
 ) -> list[Solved]:
@@ -70,7 +70,7 @@ def _ends(stretch: tuple[Adjoint, ...]) -> str:
     return ", ".join(names) if len(names) <= _FEW else f"{names[0]} to {names[-1]}"
 
 
-def beside_each_other(steps: Stepwise, parts: list[Solved], allowed: set[str], policy: Policy) -> list[Candidate]:
+def beside_each_other(steps: Stepwise, parts: list[Solved], allowed: Set[str], policy: Policy) -> list[Candidate]:
     """The best form of each of these stretches that has for nothing what the others keep."""
     out = []
     for k, part in enumerate(parts):

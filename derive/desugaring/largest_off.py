@@ -43,6 +43,8 @@ def _without_largest(op: Op, total: Equation) -> Op:
 
     Not where the sum itself is wanted too, or its exponentials: they would be made twice.
     """
+    if total.kind not in ("sum", "mean"):
+        return op
     known = exponentials(op)
     exponent = _exponent(total, known)
     if exponent is None or not may_be_large(exponent, op):
@@ -203,7 +205,7 @@ def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
     Nor for what has fewer axes than the sum and what it sums, as the tails of a row have: it is summed in another way.
     But where a condition asks for more than places, there is none.
     """
-    if e.kind not in ("sum", "mean") or e.scale != 1 or not e.is_plain:
+    if e.scale != 1 or not e.is_plain:
         return None
     found = exponent_of(in_full(e.body, known))
     inner = found.args[1] if isinstance(found, Where) and not found.args[0].atoms(At) else found

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from math import gcd
 
-from sympy import Add, Expr, Mul, Poly, Pow, Rational, S, expand, factor_list, gcd, symbols
+from sympy import Add, Expr, Integer, Mul, Poly, Pow, Rational, S, expand, factor_list, symbols
+from sympy import gcd as common_divisor
 
 from derive.lowering.masking import is_or_nothing, may_be_infinite
 from derive.lowering.ordering import ordered_terms, weight
@@ -68,12 +70,18 @@ class _Term:
         left = {b: e - powers.get(b, S.Zero) for b, e in self.powers}
         return _Term(self.number / number, tuple((b, e) for b, e in left.items() if e != 0))
 
-    def has(self, b: Expr, e: Expr) -> bool:
-        return any(own == b and bool(mine * e > 0) for own, mine in self.powers)
+    @cached_property
+    def exponents(self) -> dict[Expr, Expr]:
+        return dict(self.powers)
+
+    @cached_property
+    def signed(self) -> dict[tuple[Expr, Expr], None]:
+        """Its bases, each with the sign of its exponent: what may be taken out of it."""
+        return {(b, S.One if e.is_positive else S.NegativeOne): None for b, e in self.powers}
 
     def is_among(self, others: Sequence[_Term]) -> bool:
         """Whether one of the others has the same number and the same powers."""
-        return any(o.number == self.number and dict(o.powers) == dict(self.powers) for o in others)
+        return any(o.number == self.number and o.exponents == self.exponents for o in others)
 
     @property
     def product(self) -> Product:
@@ -105,13 +113,13 @@ def _shared_out(terms: tuple[_Term, ...]) -> Sum:
     if shared is None:
         return Sum(_as_choices(tuple(t.product for t in terms)))
     b, e = shared
-    outside = tuple(t for t in terms if not t.has(b, e))
-    apart = [t for t in terms if t.has(b, e) and b.is_nonnegative and t.over(-S.One, {b: e}).is_among(outside)]
-    inside = tuple(t.over(S.One, {b: e}) for t in terms if t.has(b, e) and t not in apart)
+    having, outside = [t for t in terms if shared in t.signed], tuple(t for t in terms if shared not in t.signed)
+    apart = [t for t in having if b.is_nonnegative and t.over(-S.One, {b: e}).is_among(outside)]
+    inside = tuple(t.over(S.One, {b: e}) for t in having if t not in apart)
     if apart and inside:  # u - u*s beside v*s is u*(1 - s) + v*s, and not u + s*(v - u), where v may be small
         outside = tuple(t for t in terms if t in outside or t in apart)
     else:
-        inside = tuple(t.over(S.One, {b: e}) for t in terms if t.has(b, e))
+        inside = tuple(t.over(S.One, {b: e}) for t in having)
     grouped = _factor(inside)
     grouped = replace(grouped, powers=_times(Pow(b, e), *grouped.powers))
     if not outside:
@@ -205,13 +213,15 @@ def common_factor(terms: Sequence[_Term]) -> tuple[Expr, dict[Expr, Expr]]:
     """What every term has: numbers by their greatest common divisor, others by their lowest power."""
     numbers = [t.number for t in terms]
     number = S.One
-    if all(n.is_Integer for n in numbers) or len({abs(n) for n in numbers}) == 1:
-        number = gcd([abs(n) for n in numbers])
+    if all(n.is_Integer for n in numbers):
+        number = Integer(gcd(*map(int, numbers)))
+    elif len({abs(n) for n in numbers}) == 1:
+        number = common_divisor([abs(n) for n in numbers])
     if all(n.is_negative for n in numbers):
         number = -number
     common: dict[Expr, Expr] = {}
     for b, _ in terms[0].powers:
-        exponents = [dict(t.powers).get(b, S.Zero) for t in terms]
+        exponents = [t.exponents.get(b, S.Zero) for t in terms]
         if all(x.is_positive for x in exponents) or all(x.is_negative for x in exponents):
             common[b] = min(exponents, key=abs)
     return number, common
@@ -248,8 +258,8 @@ def _best_shared(terms: Sequence[_Term]) -> tuple[Expr, Expr] | None:
     best, gain, left = None, 0, 0
     having: dict[tuple[Expr, Expr], list[_Term]] = {}
     for t in terms:
-        for b, e in t.powers:
-            having.setdefault((b, S.One if e > 0 else S.NegativeOne), []).append(t)
+        for factor in t.signed:
+            having.setdefault(factor, []).append(t)
     candidates = [c for c, inside in having.items() if len(inside) > 1]
     for b, e in sorted(candidates, key=lambda c: (c[0].sort_key(), c[1])):
         inside = having[b, e]

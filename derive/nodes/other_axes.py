@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from derive.nodes.walking import axes_along, node_axes, rebuilt, walk
+from derive.nodes.walking import axes_along, kept, node_axes, rebuilt, walk
 from derive.program import Assign, AxisValue, Call, Index, Merged, Node, Num, PartOf, Read, Scal, SizeOf, Window, base
 
 Renaming = Mapping[str, Index]
@@ -16,6 +16,7 @@ _N = TypeVar("_N", Node, Read)
 _PLAIN = Read | Call | Num | Scal | SizeOf | Merged | PartOf | str
 
 
+@kept
 def plain(n: Node | Index) -> bool:
     """Whether the axes of a node may have other names: none is bound in it, and none stands in a window."""
     return all(isinstance(m, _PLAIN) for m in walk(n))

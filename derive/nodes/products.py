@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from derive.nodes.arithmetic import multiplied, signed_terms
-from derive.nodes.walking import node_axes, walk
-from derive.program import Call, Node, Read, Reduce
+from derive.nodes.walking import node_axes, reads
+from derive.program import Call, Node, Reduce
 
 
 def is_tensor(node: Node) -> bool:
     """Whether a node reads a tensor or runs over an axis; else it is a number."""
-    return any(isinstance(n, Read) for n in walk(node)) or bool(node_axes(node))
+    return bool(reads(node) or node_axes(node))
 
 
 def is_matrix_product(node: Reduce) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from derive.nodes.walking import axes_along, node_axes, rebuilt, walk
+from derive.nodes.walking import axes_along, node_axes, reads, rebuilt, walk
 from derive.program import Index, Merged, Node, Read, Scatter, Statement, base
 from derive.terms.axes import in_all_orders
 
@@ -46,8 +46,8 @@ def _rename(n: Node | Index, names: dict[str, str]) -> Node | Index:
 def axes_of(node: Node) -> tuple[str, ...]:
     """The node's axes in the order of the operand that has most of them, the others so that none is transposed."""
     axes = node_axes(node)
-    reads = [n for n in walk(node) if isinstance(n, Read) and all(isinstance(i, str | Merged) for i in n.index)]
-    orders = [tuple(dict.fromkeys(a for a in axes_along(n.index) if a in axes)) for n in reads]
+    whole = [n for n in walk(node) if isinstance(n, Read) and all(isinstance(i, str | Merged) for i in n.index)]
+    orders = [tuple(dict.fromkeys(a for a in axes_along(n.index) if a in axes)) for n in whole]
     best = max(orders, key=len, default=())
     found = in_all_orders(best, orders) or best
     found = (*found, *(a for a in axes if a not in found))
@@ -55,5 +55,9 @@ def axes_of(node: Node) -> tuple[str, ...]:
 
 
 def put(node: Node, old: Node, new: Node) -> Node:
-    """The node with every occurrence of `old` replaced."""
-    return new if node == old else rebuilt(node, lambda n: put(n, old, new))
+    """The node with every occurrence of `old` replaced; the very node where there is none."""
+
+    def within(n: Node) -> Node:
+        return new if n == old else rebuilt(n, within)
+
+    return within(node) if reads(old) <= reads(node) else node

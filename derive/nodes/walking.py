@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import wraps
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 from derive.program import (
     Arithmetic,
@@ -42,7 +43,6 @@ _BELOW: dict[type, Callable[[Any], tuple[Node | Index, ...]]] = {
     Arithmetic: lambda n: (*(i for i, _ in n.steps), n.offset),
 }
 
-
 def children(node: Node | Index) -> tuple[Node | Index, ...]:
     """What a node is made of: its arguments, its body, its indices."""
     below = _BELOW.get(type(node))
@@ -56,6 +56,26 @@ def walk(node: Node | Index) -> Iterator[Node | Index]:
         current = pending.pop()
         yield current
         pending.extend(reversed(children(current)))
+
+
+T = TypeVar("T")
+
+
+def kept(fact: Callable[[Any], T]) -> Callable[[Any], T]:
+    """A fact about a node that is found once, and stays with the node: passes ask it of deep sums over and over.
+
+    Not with all that are equal: to see that two deep sums are takes as long as to find it anew.
+    """
+
+    @wraps(fact)
+    def known(node: Node | Index) -> T:
+        if not isinstance(node, Call):
+            return fact(node)
+        if fact not in node.facts:
+            node.facts[fact] = fact(node)
+        return node.facts[fact]
+
+    return known
 
 
 def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -77,14 +97,18 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     return node
 
 
-def reads(node: Node | Index) -> set[str]:
+@kept
+def reads(node: Node | Index) -> frozenset[str]:
     """The names of the tensors a node reads."""
-    return {n.name for n in walk(node) if isinstance(n, Read)}
+    if isinstance(node, Reduce):
+        return reads(node.body)
+    return frozenset(n.name for n in walk(node) if isinstance(n, Read))
 
 
 def uses(name: str, statements: Iterable[Statement]) -> list[tuple[Statement, Read]]:
     """Every read of a tensor in the values of statements, with the statement that it stands in."""
-    return [(s, n) for s in statements for n in walk(s.value) if isinstance(n, Read) and n.name == name]
+    readers = (s for s in statements if name in reads(s.value))
+    return [(s, n) for s in readers for n in walk(s.value) if isinstance(n, Read) and n.name == name]
 
 
 def places(program: Program) -> set[str]:
@@ -126,6 +150,7 @@ def axes_along(indices: Iterable[Index]) -> tuple[str, ...]:
     return tuple(a for i in indices for a in index_axes(i))
 
 
+@kept
 def node_axes(node: Node) -> tuple[str, ...]:
     """The free axes of a node, in order of first appearance."""
     if isinstance(node, AxisValue):

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from itertools import combinations
 
 from derive.nodes.products import is_matrix_product, is_outer_difference, is_tensor, product_factors
 from derive.nodes.soundness import check
@@ -136,12 +135,22 @@ def _products(node: Node) -> list[Call]:
 
 
 def _largest_common(products: list[Call], done: set[frozenset[Node]]) -> tuple[Node, ...] | None:
+    """The most spanning factors of one product that another has too, of those not done; the first of as many."""
     best: tuple[Node, ...] = ()
-    for one, other in combinations(dict.fromkeys(products), 2):
-        theirs = product_factors(other)
-        common = tuple(f for f in dict.fromkeys(_spanning(one)) if f in theirs)
-        if len(common) > max(1, len(best)) and frozenset(common) not in done:
-            best = common
+    distinct = list(dict.fromkeys(products))
+    having: dict[Node, list[int]] = {}
+    for k, product in enumerate(distinct):
+        for f in dict.fromkeys(product_factors(product)):
+            having.setdefault(f, []).append(k)
+    for k, product in enumerate(distinct):
+        shared: dict[int, list[Node]] = {}
+        for f in dict.fromkeys(_spanning(product)):
+            for later in having[f]:
+                if later > k:
+                    shared.setdefault(later, []).append(f)
+        for _, common in sorted(shared.items(), key=lambda found: found[0]):
+            if len(common) > max(1, len(best)) and frozenset(common) not in done:
+                best = tuple(common)
     return best or None
 
 

@@ -200,8 +200,8 @@ def _collected(
     return taken
 
 
-def _names(step: Step) -> set[str]:
-    return {r.name for r in step.reads()} if isinstance(step, Loop) else step.reads
+def _names(step: Step) -> frozenset[str]:
+    return frozenset(r.name for r in step.reads()) if isinstance(step, Loop) else frozenset(step.reads)
 
 
 def _blocked(loop: Loop, held: set[str], changed: Mapping[str, str]) -> bool:

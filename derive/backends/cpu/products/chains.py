@@ -74,9 +74,9 @@ def chained(steps: list[Step], form: Normal) -> list[Step | Chain]:
     return out
 
 
-def names_read(step: Step) -> set[str]:
+def names_read(step: Step) -> frozenset[str]:
     """The tensors that a step reads."""
-    return {r.name for s in step.loops for r in s.reads()} if isinstance(step, Group) else step.reads
+    return frozenset({r.name for s in step.loops for r in s.reads()} if isinstance(step, Group) else step.reads)
 
 
 def names_written(step: Step) -> set[str]:

@@ -104,8 +104,8 @@ def _factors(value: Node, name: str) -> tuple[Node, ...] | None:
     return None
 
 
-def _read(step: Step | Chain) -> set[str]:
-    return set().union(*map(names_read, step.steps)) if isinstance(step, Chain) else names_read(step)
+def _read(step: Step | Chain) -> frozenset[str]:
+    return frozenset().union(*map(names_read, step.steps)) if isinstance(step, Chain) else names_read(step)
 
 
 def _written(step: Step | Chain) -> set[str]:

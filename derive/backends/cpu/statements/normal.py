@@ -110,7 +110,7 @@ class Running:
         return f"{self.name} = {self.scan}"
 
     @property
-    def reads(self) -> set[str]:
+    def reads(self) -> frozenset[str]:
         return reads(self.scan)
 
 
