@@ -18,7 +18,7 @@ def drawn_out(value: Expr, finite: Collection[str]) -> tuple[Expr, tuple[str, ..
     """A value with numbers and finite tensors of fewer axes before each choice that has them, and what these are."""
     put: dict[Expr, Expr] = {}
     used: dict[str, None] = {}
-    for choice in value.atoms(Where):
+    for choice in sorted(value.atoms(Where), key=lambda w: w.sort_key()):
         common = sorted(_common(choice, choice, finite), key=lambda f: f.sort_key())
         if common:
             put[choice] = Mul(*common, _divided(choice, Mul(*common)))

@@ -200,7 +200,7 @@ def _as_sums(
     forward = products_of(op)
     products = [e.left for e in op.equations if e.name in forward]
     for value, reason in weighted_sums_of_adjoints(definition, named, products):
-        for s in value.atoms(Sigma):
+        for s in sorted(value.atoms(Sigma), key=lambda s: s.sort_key()):
             for way, why in by_adjoints(s, forward, made):
                 yield value.xreplace({s: way}), f"{reason}; {why}"
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from sympy import And, Eq, Expr, Integer, Mul, S, expand
+from sympy import Eq, Expr, Integer, Mul, S, expand
 
 from derive.bounded import has_no_pole
 from derive.lengths.kept_inside import first_asked, gaps, is_kept_inside, length_asked
 from derive.terms.axes import Axis, Size, free_axes
-from derive.terms.choices import Where
+from derive.terms.choices import Where, conjuncts
 from derive.terms.elements import At
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -60,7 +60,7 @@ def _filter(r: Reduce, dims: Dims, finite: Collection[str]) -> tuple[At, Expr, A
     if not isinstance(dim, Axis) or len(at.index) < 2 or not all(has_no_pole(f, finite) for f in factors):
         return None
     place = _kept(i, r.over, free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)})
-    conditions = And.make_args(choices[0].condition)
+    conditions = conjuncts(choices[0].condition)
     if place is None or not _asks_that_alone(i, conditions, place if _are_alike(dim, place, factors, dims) else dim):
         return None
     return at, i, place, dim, factors

@@ -21,7 +21,7 @@ from derive.lengths.kept_inside import is_kept_inside
 from derive.lengths.sizes import joined
 from derive.terms.asked import asked
 from derive.terms.axes import Axis, free_axes, sorted_axes
-from derive.terms.choices import Where
+from derive.terms.choices import Where, conjuncts
 from derive.terms.elements import At, Scalar, Tensor, at_index
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -33,7 +33,7 @@ Conditions = frozenset[Basic]
 
 def _parts(condition: Basic) -> Conditions:
     """What holds where a condition does, each part by itself: an index may have the axes of some parts alone."""
-    return frozenset(And.make_args(condition))
+    return frozenset(conjuncts(condition))
 
 
 def _opposites(condition: Basic) -> Conditions:
@@ -97,7 +97,7 @@ def _axes_of(i: At) -> tuple[Axis, ...]:
 
 def _of_places(condition: Basic, other: Basic) -> Conditions:
     """What a condition asks of places alone, where it asks something else as well."""
-    others = And.make_args(condition) if other.atoms(At) else ()
+    others = conjuncts(condition) if other.atoms(At) else ()
     return frozenset(c for c in others if c != other and not c.atoms(At))
 
 
@@ -113,7 +113,7 @@ def _with_indices(
         return expr
     if isinstance(expr, Where):
         taken, left_out = held | _parts(expr.condition), held | _opposites(expr.condition)
-        condition = And(*(within(c, held | _of_places(expr.condition, c)) for c in And.make_args(expr.condition)))
+        condition = And(*(within(c, held | _of_places(expr.condition, c)) for c in conjuncts(expr.condition)))
         return Where(condition, within(expr.args[1], taken), within(expr.args[2], left_out))
     if isinstance(expr, At):
         own = dims.get(expr.name, ())

@@ -12,7 +12,7 @@ from derive.equations import Op, SizeRule
 from derive.lengths.ends import Ends
 from derive.lengths.sizes import dimensions
 from derive.terms.axes import Axis, Rest, free_axes
-from derive.terms.choices import Where
+from derive.terms.choices import Where, conjuncts
 from derive.terms.elements import At, at_index
 from derive.terms.indices import Prefix
 from derive.terms.names import free_name
@@ -65,7 +65,7 @@ class InnerAxes:
 
     def _index(self, i: Expr, places: Mapping[Basic, Expr], held: Collection[Basic]) -> Expr:
         found = self.window(i)
-        if found is not None and set(And.make_args(found[0])) <= set(held):
+        if found is not None and set(conjuncts(found[0])) <= set(held):
             i = found[1]
         if isinstance(i, At):
             return self.element(i, places, held)
@@ -75,7 +75,7 @@ class InnerAxes:
 
 
 def asked_of(choice: Where) -> list[Basic]:
-    return list(And.make_args(choice.condition))
+    return list(conjuncts(choice.condition))
 
 
 def without(factor: Expr, gone: Collection[Basic]) -> Expr:

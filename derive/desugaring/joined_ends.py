@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from sympy import Add, And, Basic, Expr, Integer, Not, S, expand
+from sympy import Add, Basic, Expr, Integer, Not, S, expand
 
 from derive.desugaring.guards import without_guards
 from derive.desugaring.inner_axes import InnerAxes
@@ -20,7 +20,7 @@ from derive.lengths.ends import Ends, about_one_end
 from derive.lengths.requirements import strongest
 from derive.lengths.sizes import dimensions, size_of
 from derive.terms.axes import Axis, Size, free_axes
-from derive.terms.choices import Concat, Where
+from derive.terms.choices import Concat, Where, conjuncts
 from derive.terms.elements import At, Tensor, reads_of
 from derive.terms.indices import Merge, Part
 from derive.terms.names import free_name
@@ -132,7 +132,7 @@ class _Joins:
     def at(self, value: Expr, places: Mapping[Basic, Expr], segment: int, ends: Ends) -> Expr | None:
         """A value at the places of one segment, its windows read as they are; None where one may leave its axis."""
         conditions = [own[0] for at in value.atoms(At) for i in at.index if (own := self.inner.window(i)) is not None]
-        parts = {c for condition in conditions for c in And.make_args(condition)}
+        parts = {c for condition in conditions for c in conjuncts(condition)}
         there = self.inner.moved(value, places, [c for c in parts if _holds(c, segment, ends)])
         guarded = any(self.inner.window(i) for at in there.atoms(At) for i in at.index if not free_axes(i))
         return None if guarded or ends.axis in free_axes(there) else there
@@ -198,7 +198,7 @@ def _inside(choice: Where) -> Iterator[Where]:
 def _about(condition: Basic, axis: Axis) -> tuple[bool, list[tuple[bool, int]]] | None:
     """Whether a condition holds between ends or at them, and which places, by end, it tells apart."""
     for between, asked in ((True, condition), (False, Not(condition))):
-        own = [about_one_end(c) if free_axes(c) == {axis} else None for c in And.make_args(asked)]
+        own = [about_one_end(c) if free_axes(c) == {axis} else None for c in conjuncts(asked)]
         if all(own):
             return between, [o for o in own if o is not None]
     return None

@@ -19,7 +19,7 @@ from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.lengths.kept_inside import end_of, gaps, never_negative
 from derive.lengths.sizes import closed, dimensions
 from derive.terms.axes import Axis, Size, free_axes
-from derive.terms.choices import Concat, Where
+from derive.terms.choices import Concat, Where, conjuncts
 from derive.terms.elements import At, Delta, Tensor, at_index
 from derive.terms.indices import Prefix
 from derive.terms.names import free_name
@@ -209,7 +209,7 @@ def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], finite: Co
     condition, value, other = choice.args
     if other != 0:
         return choice
-    kept = [c for c in And.make_args(condition) if not says_only_inside(c, value, inside, finite)]
+    kept = [c for c in conjuncts(condition) if not says_only_inside(c, value, inside, finite)]
     if not kept:
         return value
     zeros = [f for f in Mul.make_args(value) if all(says_only_inside(c, f, inside, finite) for c in kept)]
@@ -222,7 +222,7 @@ def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], finite: Co
 def _among_all(choice: Where, inside: Mapping[Basic, list[Expr]]) -> Expr:
     """What an extremum is sought among, without the conditions where each of which fails what stands around is read."""
     condition, value, other = choice.args
-    kept = [c for c in And.make_args(condition) if not set(gaps([c])) & set(inside[value])]
+    kept = [c for c in conjuncts(condition) if not set(gaps([c])) & set(inside[value])]
     return Where(And(*kept), value, other) if kept else value
 
 

@@ -20,7 +20,7 @@ from derive.bounded import is_polynomial, polynomials
 from derive.equations import Equation, Op, Requirement, SizeRule
 from derive.errors import DeriveError
 from derive.terms.axes import Axis, Size, free_axes
-from derive.terms.choices import Where
+from derive.terms.choices import Where, conjuncts
 from derive.terms.elements import At, Delta, Tensor
 from derive.terms.indices import Prefix
 from derive.terms.names import free_name
@@ -118,7 +118,7 @@ def _found(e: Equation, finite: Collection[str]) -> _Reached | None:
     choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
     values = [v for f in factors for v in (Mul.make_args(f.args[1]) if f in choices else [f])]
     added, scale = by_axes(values, e.over)
-    asked, kept = by_axes((c for f in choices for c in And.make_args(f.condition)), e.over)
+    asked, kept = by_axes((c for f in choices for c in conjuncts(f.condition)), e.over)
     met = _met(e, asked, added)
     if not met or not is_polynomial(Mul(*scale), finite):
         return None

@@ -15,7 +15,7 @@ from sympy import And, Basic, Expr, Integer, Mul, S, expand
 
 from derive.lengths.kept_inside import first_asked, gaps, is_kept_inside, length_asked
 from derive.terms.axes import Axis, Size, free_axes
-from derive.terms.choices import Where
+from derive.terms.choices import Where, conjuncts
 from derive.terms.elements import At
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -42,7 +42,7 @@ def read_forward(rhs: Expr, dims: Dims) -> Expr:
         choices = [f for f in Mul.make_args(r.body) if isinstance(f, Where) and f.args[2] == 0]
         if len(choices) != 1:
             return r
-        conditions, over = And.make_args(choices[0].condition), list(r.over)
+        conditions, over = conjuncts(choices[0].condition), list(r.over)
         value = r.body / choices[0] * choices[0].args[1]
         while (back := next(_backward(value, conditions, over, dims), None)) is not None:
             own = _over(back, names)
@@ -51,7 +51,7 @@ def read_forward(rhs: Expr, dims: Dims) -> Expr:
             left = tuple(c for c in conditions if c not in back.inside)
             conditions = (*left, *_on_the_axis(there, back))
             over[over.index(back.summed)] = own
-        if tuple(over) == r.over and conditions == And.make_args(choices[0].condition):
+        if tuple(over) == r.over and conditions == conjuncts(choices[0].condition):
             return r
         summed = Reduce("sum", Where(And(*conditions), value, S.Zero), *over)
         return summed if r.kind == "sum" else summed / Mul(*map(Size, r.over))

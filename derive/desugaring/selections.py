@@ -17,7 +17,7 @@ from derive.desugaring.reached_places import reached
 from derive.desugaring.tables import without_tables
 from derive.equations import Equation, Op, signs
 from derive.terms.axes import PACK, Axis, Size, free_axes
-from derive.terms.choices import Placed, Where
+from derive.terms.choices import Placed, Where, conjuncts
 from derive.terms.elements import At, Delta, Tensor
 from derive.terms.names import free_name
 from derive.terms.reductions import Reduce
@@ -82,7 +82,7 @@ def _each_asked(factor: Expr, ranges: Ranges) -> list[Expr]:
     """A value under several conditions as a product, with a factor for each place that one of them names."""
     if not isinstance(factor, Where) or factor.args[2] != 0 or not isinstance(factor.condition, And):
         return [factor]
-    asked = And.make_args(factor.condition)
+    asked = conjuncts(factor.condition)
     named = [c for c in asked if places_named(c, ranges)]
     rest = And(*(c for c in asked if c not in named))
     return [*(Where(c, S.One, S.Zero) for c in named), Where(rest, factor.args[1], S.Zero)] if named else [factor]
@@ -116,7 +116,7 @@ def _conditions(body: Expr, least: Expr) -> tuple[Expr, list[Basic]]:
     asked: list[Basic] = []
     while isinstance(body, Where) and least in body.args[1:]:
         holds = body.args[2] == least
-        asked += And.make_args(body.condition if holds else Not(body.condition))
+        asked += conjuncts(body.condition if holds else Not(body.condition))
         body = body.args[1 if holds else 2]
     return body, asked
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from sympy import Add, And, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
+from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
 
 from derive.equations import Equation, Operand, Requirement, SizeRule
 from derive.errors import DeriveError
@@ -13,7 +13,7 @@ from derive.lengths.agreement import agreed, in_terms
 from derive.lengths.kept_inside import first_asked, length_asked
 from derive.lengths.sizes import closed, dimensions, is_at_least, size_of, window_sizes
 from derive.terms.axes import Axis, Size
-from derive.terms.choices import Concat, Where, same
+from derive.terms.choices import Concat, Where, conjuncts, same
 from derive.terms.elements import At, Delta
 from derive.terms.indices import Merge, Prefix
 from derive.terms.windows import Affine, affine, is_window
@@ -222,7 +222,7 @@ def _instead_of_before(form: Affine, dim: Expr) -> str:
 def _under_guard(name: str, at: At, place: At, guard: Where, dim: Axis, rules: Rules) -> Iterator[Requirement]:
     """The last place that a window reaches lies on the dimension where a condition holds (`kept_inside`)."""
     condition, i = guard.args[:2]
-    asked = length_asked(i, And.make_args(condition), dim, lambda length: closed(length, rules))
+    asked = length_asked(i, conjuncts(condition), dim, lambda length: closed(length, rules))
     written = At(at.tensor, *(i if other == place else other for other in at.index))
     if (first := first_asked(i)) is not None:
         yield Requirement(name, f"{written}", first[0], ">=", first[1], f"axis {dim.base}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sympy import Add, And, Basic, Expr, Integer, Min, Mul, S, expand, floor
+from sympy import Add, Basic, Expr, Integer, Min, Mul, S, expand, floor
 
 from derive.equations import Equation, Operand, SizeRule
 from derive.errors import DeriveError
 from derive.lengths.kept_inside import both_ends_kept, end_of
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.choices import Concat
+from derive.terms.choices import Concat, conjuncts
 from derive.terms.elements import At
 from derive.terms.indices import Merge
 from derive.terms.windows import affine, is_window, longest
@@ -37,7 +37,7 @@ def size_rules(
         known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
         kept: Kept = {}
         for e in (e for e in equations if e.guard):
-            kept.setdefault(e.body.args[1], []).append(And.make_args(e.body.args[0]))
+            kept.setdefault(e.body.args[1], []).append(conjuncts(e.body.args[0]))
         known = [at for at in known if not any(_tells_nothing(at, dims[at.name], kept))]
         rules = _allowed(rules, known, dims, equations, kept)
     for k, equation in enumerate(equations):

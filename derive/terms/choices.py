@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sympy import Eq, Expr, Mul, Ne, S, Symbol, sympify
+from sympy import And, Basic, Eq, Expr, Mul, Ne, S, Symbol, sympify
 from sympy.logic.boolalg import Boolean
 
 from derive.terms.asked import Alike, Unlike
@@ -30,6 +30,11 @@ def unlike(a: Any, b: Any) -> Boolean:
 def under(condition: Boolean, value: Expr, holds: bool) -> Expr:
     """A value where a condition holds, or fails: a mask that asks just this is 1 there, or 0."""
     return value.xreplace({Where(condition, S.One, S.Zero): S.One if holds else S.Zero})
+
+
+def conjuncts(condition: Basic) -> tuple[Basic, ...]:
+    """What a condition asks, part by part, in one order: `And.make_args` gives a set, whose order changes."""
+    return condition.args if isinstance(condition, And) else (condition,)
 
 
 class Where(Expr):

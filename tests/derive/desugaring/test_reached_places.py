@@ -1,5 +1,8 @@
 """What axis arithmetic puts at a place is added through windows; places outside of the axis are left out."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -281,3 +284,19 @@ def test_what_scales_places_that_nothing_is_added_at_may_be_infinite() -> None:
     added = functional.pad(x / torch.arange(1, 5), (1, 2))
     torch.testing.assert_close(module(divided_by_its_place.op).divided_by_its_place(x, z), z + added)
     torch.testing.assert_close(module(divided_by_a_tensor.op).divided_by_a_tensor(x, z), added)
+
+
+PRINT = """
+from tests.derive.against_loops import code_of
+from tests.derive.desugaring.test_reached_places import diagonal
+print(code_of(diagonal.op))
+"""
+
+
+def test_which_of_two_places_is_reached_does_not_depend_on_the_hash_seed() -> None:
+    def printed(seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "."}
+        return subprocess.run([sys.executable, "-c", PRINT], env=environment, capture_output=True, text=True).stdout
+
+    found = {printed(seed) for seed in ("3", "4")}
+    assert len(found) == 1 and "y_reached" in found.pop()
