@@ -7,7 +7,7 @@ changed form of the derived gradient it is. What remains is to say which class o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,16 +16,16 @@ from torch import Tensor
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.running import FailedError, Someones
+from derive.terms.axes import PACK_NAME
 from derive.verify.battery import BATTERY
 from derive.verify.cases import Case
-from derive.verify.compare import Disagreement, Subject, disagreements
-from derive.verify.conditions import Condition, separating
-from derive.verify.explain import Evidence, Explanation, explain
+from derive.verify.compare import Answer, Disagreement, Subject, disagreements
+from derive.verify.conditions import Condition, separating, tested
+from derive.verify.explain import Evidence, Explanation, explained
 from derive.verify.shrink import smallest
 from derive.verify.situations import Situation
 
 _RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 4, 3))
-_VAGUE = ("leading axes", "wrong axis", "unexplained")  # of where it is right, which says little of why
 _ROUNDING = 1e-5  # float64 errors below this are of arithmetic in a lower precision, not of the formula
 
 _MAY_REFUSE = (
@@ -70,6 +70,10 @@ class _Trial:
     found: tuple[Disagreement, ...]
 
     @property
+    def wrong(self) -> bool:
+        return bool(self.found)
+
+    @property
     def raised(self) -> bool:
         return any(d.kind == "raised" for d in self.found)
 
@@ -101,19 +105,21 @@ def judge(op: Op, subject: Subject, seed: int = 0) -> Verdict:
         judged = exact
     wrong = [t for t in judged if t.found]
     gradients = tuple(dict.fromkeys(d.tensor for t in wrong for d in t.found if d.tensor))
-    where = None if is_exact and _only_rounding(wrong) else _where(judged, gradients)
+    where = None if is_exact and _only_rounding(wrong) else _where(judged, gradients, subject)
     ordinary_holds, first = not judged[0].found, _telling(wrong)
-    evidence = _evidence(first, subject) if _asks_why(first, where, ordinary_holds) else []
+    says_why = where is not None and where.tells
+    evidence = _evidence(first, subject) if _asks_why(first, says_why) else []
     explanations = _explained(op, wrong, evidence, where is None)
-    holds_there = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
-    conditional = where is not None and holds_there
+    conditional = where is not None and (says_why or ordinary_holds or not (explanations or _everywhere(where)))
     return replace(
         tried,
         word="right only where" if conditional else "wrong",
         where=where.text if where is not None and conditional else "",
         error=_error(wrong, where, explanations),
         gradients=gradients,
-        counterexample=smallest(first.found[0], first.situation, subject),
+        counterexample=smallest(
+            first.found[0], first.situation, subject, _shows(where if conditional else None, explanations)
+        ),
         explanations=explanations,
         failed=failed,
     )
@@ -169,15 +175,25 @@ def _telling(wrong: Sequence[_Trial]) -> _Trial:
     return min(wrong, key=lambda t: (t.raised, t.case.call.dtype != torch.float64))
 
 
-def _where(judged: Sequence[_Trial], gradients: Sequence[str]) -> Condition | None:
+def _where(judged: Sequence[_Trial], gradients: Sequence[str], subject: Subject) -> Condition | None:
     """What the right cases have in common, or at least which situations are wrong while the ordinary one is right."""
-    wrong = [t for t in judged if t.found]
-    right = [t.case for t in judged if not t.found]
-    where = separating(right, [t.case for t in wrong], _of_inputs(judged[0], gradients))
+    op, asked = judged[0].case.op, _of_inputs(judged[0], gradients)
+
+    def again(situation: Situation, case: Case) -> bool | None:
+        trial = _Trial(situation, case, disagreements(case, subject))
+        return None if trial.refused else trial.wrong
+
+    where = separating(op, judged, asked, again, judged[0].case.seed)
     if where is None and not judged[0].found:
-        errors = {_special(t.situation) for t in wrong}
-        names = ", ".join(t.situation.name for t in wrong)
-        return Condition(f"none of these is the case: {names}", errors.pop() if len(errors) == 1 else "unexplained")
+        wrong = [t.situation for t in judged if t.found]
+        errors, names = {_special(s) for s in wrong}, {s.name for s in wrong}
+        where = Condition(
+            f"none of these is the case: {', '.join(s.name for s in wrong)}",
+            errors.pop() if len(errors) == 1 else "unexplained",
+            lambda case: case.situation not in names,
+            tells=len(errors) == 1,
+        )
+        return tested(where, op, judged, asked, again, judged[0].case.seed)
     return where
 
 
@@ -207,46 +223,67 @@ def _everywhere(where: Condition) -> bool:
 # --- what kind of error -----------------------------------------------------------------------------------
 
 
-def _asks_why(first: _Trial, where: Condition | None, ordinary_holds: bool) -> bool:
+def _asks_why(first: _Trial, says_why: bool) -> bool:
     """Whether a changed formula is looked for: where the candidate is right does not say why it is wrong elsewhere.
 
     What it keeps between calls, or writes to, is no formula.
     """
-    says_why = ordinary_holds and where is not None and where.error not in _VAGUE
     return not says_why and not any(d.kind in ("again", "modified") for d in first.found)
 
 
 def _evidence(first: _Trial, subject: Subject) -> list[Evidence]:
-    """The candidate's gradients at the first failure and at another seed, in float64."""
-    out = []
-    for seed in (first.case.seed, first.case.seed + 1):
-        case = first.situation.make(first.case.op, seed)
-        if case is None:
-            continue
-        call = replace(
-            case.call,
-            inputs={n: t.clone() for n, t in case.call.inputs.items()},
-            cotangents=tuple(t.clone() for t in case.call.cotangents),
-        )
-        try:
-            with Someones():
-                given = subject(call).gradients
-        except FailedError:
-            continue
-        out.append(Evidence(case, {n: g.detach() for n, g in given.items() if isinstance(g, Tensor)}))
+    """The candidate's gradients at the first failure, at another seed, and with other lengths.
+
+    What looks like a length at one set of lengths may be a number.
+    """
+    call, out = first.case.call, []
+    longer = {a: n + 2 for a, n in call.lengths.items() if a != PACK_NAME}
+    for seed, lengths, leading in ((0, None, call.leading), (1, None, call.leading), (2, longer, call.leading[::-1])):
+        case = first.situation.make(first.case.op, first.case.seed + seed, lengths, leading)
+        given = None if case is None else _answer(case, subject)
+        if case is not None and given is not None:
+            found = {n: g.detach() for n, g in given.gradients.items() if isinstance(g, Tensor)}
+            out.append(Evidence(case, found))
     return out
+
+
+def _answer(case: Case, subject: Subject) -> Answer | None:
+    """What the subject gives for copies of a case's tensors; None where it raises."""
+    call = replace(
+        case.call,
+        inputs={n: t.clone() for n, t in case.call.inputs.items()},
+        cotangents=tuple(t.clone() for t in case.call.cotangents),
+    )
+    try:
+        with Someones():
+            return subject(call)
+    except FailedError:
+        return None
 
 
 def _explained(
     op: Op, wrong: Sequence[_Trial], evidence: Sequence[Evidence], deep: bool
 ) -> tuple[Explanation, ...]:
     """Which changed form of the derived gradient each wrong one is, where one is found."""
-    values = {d.tensor for t in wrong for d in t.found if d.kind == "value" and d.case.call.dtype == torch.float64}
+    kinds = ("value", "shape")
+    values = {d.tensor for t in wrong for d in t.found if d.kind in kinds and d.case.call.dtype == torch.float64}
     if _only_rounding(wrong):
         return ()
     names = [o.name for o in op.differentiable if f"d{o.name}" in values]
-    found = [explain(op.derivation, name, evidence, deep) for name in names]
-    return tuple(e for e in found if e is not None)
+    return explained(op.derivation, names, evidence, deep)
+
+
+def _shows(where: Condition | None, explanations: Sequence[Explanation]) -> Callable[[Disagreement, Subject], bool]:
+    """Whether a smaller counterexample still shows the reason that is given: by its lengths, or by its values."""
+
+    def shows(found: Disagreement, subject: Subject) -> bool:
+        if where is not None and (where.holds(found.case) or not where.shows(found.case)):
+            return False
+        mine = [e for e in explanations if found.tensor in e.gradients]
+        given = _answer(found.case, subject) if mine else None
+        return not mine or (given is not None and mine[0].is_seen(found.case, given.gradients))
+
+    return shows
 
 
 def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Sequence[Explanation]) -> str:
@@ -264,7 +301,7 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
         return "precision"
     if explanations:
         return explanations[0].error
-    vague = where is None or _everywhere(where) or where.error in _VAGUE
+    vague = where is None or not where.tells
     if vague and all(_stretched(d) for t in wrong for d in t.found if d.kind == "shape") and "shape" in kinds:
         return "wrong axis"
     if where is not None and not _everywhere(where):
