@@ -28,7 +28,7 @@ _NOTHING = 1e-9
 _SHORT = 100
 _MODEST = (20.0, 300.0)  # values up to which exponentials are harmless, and up to which they are numbers
 _FAR = 700.0  # between two values of which exponentials have no quotient
-_BLOCKS = tuple(2**k for k in range(1, 9))
+_BLOCKS = (256, 128, 64, 32, 16, 8, 4, 2)  # longest first: who is wrong of whole ones of these drops no shorter one
 _TWENTY = 20
 _BY_CHANCE = 2  # of twenty
 _TRIES = 3  # made for each that is wanted: some have not the property that they were made to have
@@ -98,37 +98,40 @@ def separating(op: Op, tried: Sequence[Tried], gradients: Sequence[str], again: 
         _both(a, b) for a, b in itertools.combinations(shared, 2)
         if all(x or y for x, y in zip(lacked[a], lacked[b], strict=True))
     ] if len(right) > 2 else []  # fmt: skip
+    refuting: list[Case] = []  # fresh cases that are wrong
     for condition in (*singles, *pairs[:_PAIRS]):
-        proved = tested(condition, op, tried, gradients, again, seed)
-        if proved is not None:
-            return proved
+        if not any(map(condition.holds, refuting)):
+            found = tested(condition, op, tried, gradients, again, seed)
+            if isinstance(found, Condition):
+                return found
+            refuting += [found] if isinstance(found, Case) else []
     return None
 
 
 def tested(
     condition: Condition, op: Op, tried: Sequence[Tried], gradients: Sequence[str], again: Try, seed: int
-) -> Condition | None:
-    """The condition, if all of twenty fresh cases that have it are right, and those that lack it wrong; else None.
+) -> Condition | Case | None:
+    """The condition, if all of twenty fresh cases that have it are right, and those that lack it wrong.
 
     Of those that lack it two may be right by chance, and that is said: of two places that are overwritten, one may
-    have had nothing to lose.
+    have had nothing to lose. Else the case that has it and is wrong, or None.
     """
     chances = 0
     for side in (True, False):
-        most, count = 0 if side else _BY_CHANCE, 0
+        count = 0
         for situation, case in _fresh(condition, side, op, tried, seed):
             wrong = again(situation, case) if condition.holds(case) == side else None
             if wrong is None or (not wrong and not _says_something(case, gradients)):
                 continue
-            chances += wrong == side
-            if chances > most:
-                return None
+            if side and wrong:
+                return case
+            chances += not side and not wrong
             count += 1
-            if count == _TWENTY:
+            if count == _TWENTY or chances > _BY_CHANCE:
                 break
-        if not count:
+        if not count or chances > _BY_CHANCE:
             return None
-    return replace(condition, text=f"{condition.text}, or by chance") if chances else condition
+    return replace(condition, text=f"{condition.text}, or by chance" if chances else condition.text)
 
 
 def _fresh(
@@ -143,10 +146,12 @@ def _fresh(
         lengths: Mapping[str, int] | None = None
         leading = mine[k % len(mine)].case.call.leading
         if _is_free(situation):
-            shape = _drawn(op, leading, random)
-            lengths, leading = wanted(shape, random) if k % 2 or side else shape
-            if places(op, {**lengths, PACK_NAME: math.prod(leading)}) > _ROOM:
+            drawn = (_drawn(op, leading, random, longest) for longest in (9, 4, 2))
+            shapes = (wanted(shape, random) if k % 2 or side else shape for shape in drawn)
+            found = next((s for s in shapes if places(op, {**s[0], PACK_NAME: math.prod(s[1])}) <= _ROOM), None)
+            if found is None:
                 continue
+            lengths, leading = found
         case = situation.make(op, seed + 1000 + k, lengths, leading)
         if case is not None:
             yield situation, case
@@ -156,9 +161,9 @@ def _is_free(situation: Situation) -> bool:
     return situation.lengths == "distinct" and situation.indices != "distinct"
 
 
-def _drawn(op: Op, leading: tuple[int, ...], random: Random) -> Shape:
+def _drawn(op: Op, leading: tuple[int, ...], random: Random, longest: int) -> Shape:
     axes = [a for a in free_axes_of(op) if a != PACK_NAME]
-    return {a: random.randint(2, 9) for a in axes}, tuple(random.randint(2, 5) for _ in leading)
+    return {a: random.randint(2, longest) for a in axes}, tuple(random.randint(2, min(longest, 5)) for _ in leading)
 
 
 def _says_something(case: Case, gradients: Sequence[str]) -> bool:

@@ -28,7 +28,7 @@ from derive.terms.elements import At, Scalar, tensor_names
 from derive.terms.elements import Tensor as Name
 from derive.verify.cases import Case, autograd, scale, world_of, worst
 from derive.verify.chain import chain_world, in_order
-from derive.verify.forms import changes, less, masks, moved, other
+from derive.verify.forms import alone, changes, less, masks, moved, other
 from derive.verify.leading import unflat
 from derive.verify.overwriting import Overwriting, overwritten
 from derive.verify.places import FUNCTIONS
@@ -292,6 +292,13 @@ def _other(g: _Gradient) -> Iterator[Form]:
             yield Form(f"{g.whose(own.name)} {change.text}", change.error, g.closed(changed))
 
 
+def _alone(g: _Gradient) -> Iterator[Form]:
+    for own in g.chain:
+        for change in alone(own.value):
+            changed = {**g.definitions, own.name: replace(own, value=change.value)}
+            yield Form(f"{g.whose(own.name)} {change.text}", change.error, g.closed(changed))
+
+
 def _one_contribution(g: _Gradient) -> Iterator[Form]:
     """Of several contributions to an adjoint one alone: each overwrote the one before."""
     adjoints = {a.target.name: a for a in g.derivation.steps.adjoints}
@@ -333,22 +340,29 @@ def _two_changes(g: _Gradient) -> Iterator[Form]:
 
 
 def _statistics_held(g: _Gradient) -> Iterator[Form]:
-    """No gradient flows back through one or two of the tensors that are sums, or made of such alone."""
-    sums = {e.name: e.kind not in (None, "concat") for e in g.equations}
-    for e in g.equations:
-        sums[e.name] = sums[e.name] or (bool(e.reads) and all(sums.get(at.name, False) for at in e.reads))
-    yield from _held(g, [n for n, is_sum in sums.items() if is_sum])
+    """No gradient flows back through a tensor that is a sum, or made of such alone."""
+    yield from _held(g, [(name,) for name in _statistics(g)])
 
 
 def _held_constant(g: _Gradient) -> Iterator[Form]:
-    yield from _held(g, [e.name for e in g.equations])
+    """Nor through two of these, or through another tensor."""
+    yield from _held(g, combinations(_statistics(g), 2))
+    yield from _held(g, [(e.name,) for e in g.equations if e.name not in _statistics(g)])
 
 
-def _held(g: _Gradient, names: Sequence[str]) -> Iterator[Form]:
-    names = [n for n in names if n not in g.derivation.named.outputs]
-    for held in chain(combinations(names, 1), combinations(names, 2)):
+def _statistics(g: _Gradient) -> list[str]:
+    found: list[str] = []
+    for e in g.equations:
+        if e.kind not in (None, "concat") or (e.reads and all(at.name in found for at in e.reads)):
+            found.append(e.name)
+    return found
+
+
+def _held(g: _Gradient, several: Iterable[tuple[str, ...]]) -> Iterator[Form]:
+    for held in several:
         text = f"equals the gradient with {' and '.join(held)} held constant"
-        yield Form(text, "held constant", g.autograd(g.equations, frozenset(held)))
+        if not {*held} & {*g.derivation.named.outputs}:
+            yield Form(text, "held constant", g.autograd(g.equations, frozenset(held)))
 
 
 def _not_held(g: _Gradient) -> Iterator[Form]:
@@ -585,6 +599,7 @@ _FAMILIES: tuple[Family, ...] = (
     _one_contribution,
     _other,
     _held_constant,
+    _alone,
     _other_forwards,
     _other_functions,
     _other_orders,

@@ -43,20 +43,20 @@ def less(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
 
 
 def other(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
-    """Another tensor, scale, factor, length or mask, one term alone, or a sum inside a root or a function changed."""
+    """Another tensor, scale, factor, length or mask, or a sum inside a root or a function changed."""
     yield from _degrees_of_freedom(value)
     yield from _tensors(value, tensors)
     yield from _scales(value, axes)
     yield from _extra(value, axes, tensors)
     yield from masks(value, axes, ())
     yield from _inside(value)
-    yield from _alone(value)
 
 
 def changes(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
     """Every changed form of a definition over `axes`, likely ones first. `tensors` may stand in for those it reads."""
     yield from less(value, axes)
     yield from other(value, axes, tensors)
+    yield from alone(value)
 
 
 def moved(value: Expr, others: Sequence[tuple[str, tuple[Axis, ...]]]) -> Iterator[tuple[At, str]]:
@@ -79,7 +79,8 @@ def _terms(value: Expr) -> Iterator[Change]:
             yield Change(f"with the sign of {_signed(term)} reversed", "wrong sign", value - 2 * term)
 
 
-def _alone(value: Expr) -> Iterator[Change]:
+def alone(value: Expr) -> Iterator[Change]:
+    """Of several terms one: each was written over the one before."""
     parts = Add.make_args(value)
     for term in parts if len(parts) > 2 else ():
         yield Change(f"with the term {_signed(term)} alone", "overwritten instead of accumulated", term)

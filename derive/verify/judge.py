@@ -193,7 +193,8 @@ def _where(judged: Sequence[_Trial], gradients: Sequence[str], subject: Subject)
             lambda case: case.situation not in names,
             tells=len(errors) == 1,
         )
-        return tested(where, op, judged, asked, again, judged[0].case.seed)
+        found = tested(where, op, judged, asked, again, judged[0].case.seed)
+        return found if isinstance(found, Condition) else None
     return where
 
 
