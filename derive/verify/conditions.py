@@ -21,7 +21,7 @@ from torch import Tensor
 from derive.equations import Op, Operand
 from derive.terms.axes import PACK_NAME
 from derive.verify.cases import Case
-from derive.verify.lengths import free_axes_of, places
+from derive.verify.lengths import fitting, free_axes_of, places
 from derive.verify.situations import Situation
 
 _NOTHING = 1e-9
@@ -148,7 +148,7 @@ def _fresh(
         if _is_free(situation):
             drawn = (_drawn(op, leading, random, longest) for longest in (9, 4, 2))
             shapes = (wanted(shape, random) if k % 2 or side else shape for shape in drawn)
-            found = next((s for s in shapes if places(op, {**s[0], PACK_NAME: math.prod(s[1])}) <= _ROOM), None)
+            found = next((shape for shape in shapes if _has_room(op, shape)), None)
             if found is None:
                 continue
             lengths, leading = found
@@ -159,6 +159,11 @@ def _fresh(
 
 def _is_free(situation: Situation) -> bool:
     return situation.lengths == "distinct" and situation.indices != "distinct"
+
+
+def _has_room(op: Op, shape: Shape) -> bool:
+    sizes = fitting(op, {**shape[0], PACK_NAME: math.prod(shape[1])})
+    return sizes is not None and places(op, sizes) <= _ROOM
 
 
 def _drawn(op: Op, leading: tuple[int, ...], random: Random, longest: int) -> Shape:

@@ -23,7 +23,7 @@ from derive.terms.elements import At, Scalar
 from derive.terms.functions import expm1, logaddexp, sigmoid, softplus
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, reference, shape_of, world_of
-from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places
+from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places, room_for_offsets
 from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
@@ -135,6 +135,8 @@ class Situation:
         axes = free_axes_of(op)
         pool = iter(_ODD_FIRST if self.lengths == "odd" else _DISTINCT)
         wish = {a: next(pool, 3) for a in axes} | {a: 11 for a in containers(op)}
+        if self.lengths in ("distinct", "odd"):
+            wish |= {a: n + wish[a] for a, n in room_for_offsets(op).items() if n >= wish.get(a, n + 1)}
         if self.indices == "distinct":
             wish |= {o.ranges_over.base: 48 for o in op.operands if o.kind == "index" and o.ranges_over is not None}
         own = [a for a in axes if a != PACK_NAME]
