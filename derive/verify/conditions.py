@@ -53,7 +53,8 @@ class Condition:
     """A property of calls in words ("gamma is nowhere 0"), and the class of error of what is right only there.
 
     `meet` and `miss` change a shape so that the property is had, or only just not. `tells`: being right only there
-    says why it is wrong elsewhere. `shows`: a call without the property is large enough to see what went wrong.
+    says why it is wrong elsewhere. `shows`: a call without the property is large enough to see what went wrong, as
+    one of the shape `example` is. `chances`: how many of twenty calls without it may be right.
     """
 
     text: str
@@ -63,6 +64,8 @@ class Condition:
     meet: Fit = _as_drawn
     miss: Fit = _as_drawn
     shows: Callable[[Case], bool] = lambda case: True
+    example: Callable[[Shape], Shape] = lambda shape: shape
+    chances: int = _BY_CHANCE
 
 
 class Tried(Protocol):
@@ -116,31 +119,48 @@ def tested(
     Of those that lack it two may be right by chance, and that is said: of two places that are overwritten, one may
     have had nothing to lose. Else the case that has it and is wrong, or None.
     """
-    chances = 0
-    for side in (True, False):
-        count = 0
-        for situation, case in _fresh(condition, side, op, tried, seed):
-            wrong = again(situation, case) if condition.holds(case) == side else None
-            if wrong is None or (not wrong and not _says_something(case, gradients)):
+    fresh = {side: _fresh(condition, side, op, tried, seed) for side in (True, False)}
+    count, chances = {True: 0, False: 0}, 0
+    while any(n < _TWENTY for n in count.values()) and fresh:  # in turn, so that either side refutes it soon
+        for side, cases in list(fresh.items()):
+            found = _next(cases, condition, side, gradients, again) if count[side] < _TWENTY else None
+            if found is None:
+                del fresh[side]
                 continue
+            case, wrong = found
             if side and wrong:
                 return case
+            count[side] += 1
             chances += not side and not wrong
-            count += 1
-            if count == _TWENTY or chances > _BY_CHANCE:
-                break
-        if not count or chances > _BY_CHANCE:
-            return None
+            if chances > condition.chances:
+                return None
+    if not all(count.values()):
+        return None
     return replace(condition, text=f"{condition.text}, or by chance" if chances else condition.text)
+
+
+def _next(
+    fresh: Iterator[tuple[Situation, Case]], condition: Condition, side: bool, gradients: Sequence[str], again: Try
+) -> tuple[Case, bool] | None:
+    """The next case that says something, and whether it is wrong."""
+    for situation, case in fresh:
+        wrong = again(situation, case) if condition.holds(case) == side else None
+        if wrong is not None and (wrong or _says_something(case, gradients)):
+            return case, wrong
+    return None
 
 
 def _fresh(
     condition: Condition, side: bool, op: Op, tried: Sequence[Tried], seed: int
 ) -> Iterator[tuple[Situation, Case]]:
-    """Cases of the situations that had the property, or lacked it, at other seeds, and lengths where these are free."""
+    """Cases of the situations that had the property, or lacked it, at other seeds, and lengths where these are free.
+
+    Of a property of the lengths, cases of one situation that leaves these free.
+    """
     random = Random(seed)
-    mine = [t for t in tried if condition.holds(t.case) == side] or [t for t in tried if _is_free(t.situation)][:1]
-    wanted = condition.meet if side else condition.miss
+    wanted, free = condition.meet if side else condition.miss, [t for t in tried if _is_free(t.situation)][:1]
+    of_lengths = condition.meet is not _as_drawn or condition.miss is not _as_drawn
+    mine = free if of_lengths else [t for t in tried if condition.holds(t.case) == side] or free
     for k in range(_TRIES * _TWENTY if mine else 0):
         situation = mine[k % len(mine)].situation
         lengths: Mapping[str, int] | None = None
@@ -358,8 +378,7 @@ def _whole_blocks(axis: str, block: int) -> Condition:
     """Loops over whole blocks leave out what is behind the last of them, or read beyond the end."""
 
     def miss(shape: Shape, random: Random) -> Shape:
-        half = block // 2 * random.choice((1, 3))  # whole blocks of half the size
-        return _of_length(shape, axis, random.choice((half, random.randint(1, 3 * block))))
+        return _of_length(shape, axis, block // 2 * random.choice((1, 3)))  # whole blocks of half the size
 
     return Condition(
         f"size({axis}) is a multiple of {block}",
@@ -368,6 +387,8 @@ def _whole_blocks(axis: str, block: int) -> Condition:
         meet=lambda shape, random: _of_length(shape, axis, block * random.randint(1, 3)),
         miss=miss,
         shows=lambda c: _length(c, axis) > block,
+        example=lambda shape: _of_length(shape, axis, block + 1),
+        chances=0,
     )
 
 

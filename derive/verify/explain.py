@@ -49,17 +49,19 @@ class Form:
     error: str
     value: Callable[[Case], Tensor | None]
 
-    def is_seen(self, operand: str, case: Case, given: Tensor) -> bool:
-        """Whether a candidate's gradient has this form in a case in which that is neither right nor nothing."""
+    def equals(self, operand: str, case: Case, given: Tensor) -> bool:
+        """Whether a candidate's gradient has this form, and that is far from right."""
         form, right = self.value(case), case.gradients[operand]
         if form is None or given.shape != form.shape or not bool(form.isfinite().all()):
             return False
         off, narrow = worst(given, form), given.dtype != torch.float64
         if off > (_UNITS * torch.finfo(given.dtype).eps if narrow else _ALIKE) * scale(form):
             return False
-        if not bool(form.any()) and self.error != "missing gradient":
-            return False
         return form.shape != right.shape or worst(form, right) > max(_CLEARLY * off, _APART * scale(right))
+
+    def tells(self, given: Tensor) -> bool:
+        """Whether there is something to see: many forms are nothing somewhere."""
+        return bool(given.any()) or self.error == "missing gradient"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,7 @@ class Explanation:
         """Whether the gradients that a candidate gave for a case show this."""
         operand = self.gradient.removeprefix("d")
         mine = given.get(operand)
-        return mine is not None and self.form.is_seen(operand, case, mine)
+        return mine is not None and self.form.tells(mine) and self.form.equals(operand, case, mine)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,24 +112,36 @@ def explain(
     derivation: Derivation, operand: str, evidence: Sequence[Evidence], deep: bool = True
 ) -> Explanation | None:
     """The first form found that equals the candidate's gradient in all the evidence; None where there is none."""
-    usable = [e for e in evidence if operand in e.given]
-    if len(usable) < 2:
-        return None
-    gradient = _Gradient(derivation, operand)
-    for family in _FAMILIES if deep else _FAMILIES[:-1]:
+    gradient, usable = _Gradient(derivation, operand), _wrong(operand, evidence)
+    for family in (_FAMILIES if deep else _FAMILIES[:-1]) if len(usable) > 1 else ():
         for form in family(gradient):
-            if all(form.is_seen(operand, e.case, e.given[operand]) for e in usable):
-                return _with_the_other(Explanation(f"d{operand}", form.text, form.error, form), usable)
+            if _shown(form, operand, usable):
+                return _with_the_other(Explanation(f"d{operand}", form.text, form.error, form), evidence)
     return None
 
 
-def _with_the_other(found: Explanation, usable: Sequence[Evidence]) -> Explanation:
+def _wrong(operand: str, evidence: Sequence[Evidence]) -> list[Evidence]:
+    """The evidence in which this gradient is wrong."""
+    mine = [e for e in evidence if operand in e.given]
+    rights = [e.case.gradients[operand] for e in mine]
+    return [
+        e for e, right in zip(mine, rights, strict=True)
+        if e.given[operand].shape != right.shape or worst(e.given[operand], right) > _APART * scale(right)
+    ]  # fmt: skip
+
+
+def _shown(form: Form, operand: str, evidence: Sequence[Evidence]) -> bool:
+    return all(form.equals(operand, e.case, e.given[operand]) for e in evidence) and any(
+        form.tells(e.given[operand]) for e in evidence
+    )
+
+
+def _with_the_other(found: Explanation, evidence: Sequence[Evidence]) -> Explanation:
     """Of two gradients each of which is the other one: that they are exchanged."""
     mine = found.gradient.removeprefix("d")
     back = Form("", _EXCHANGED, lambda case: case.gradients[mine])
-    for name in usable[0].case.gradients:
-        is_this = found.error == _EXCHANGED and found.text == _equal_to(name)
-        if is_this and all(name in e.given and back.is_seen(name, e.case, e.given[name]) for e in usable):
+    for name in evidence[0].case.gradients if found.error == _EXCHANGED else ():
+        if found.text == _equal_to(name) and _shown(back, name, _wrong(name, evidence)):
             return replace(found, text="are exchanged", also=(f"d{name}",))
     return found
 
@@ -452,7 +466,7 @@ _LIKE: dict[str, dict[str, Callable[[Tensor], Tensor]]] = {
         "its approximation by tanh": lambda u: torch.tanh(2 / math.sqrt(math.pi) * (u + 2 * _CUBIC * u**3)),
         "its approximation by sigmoid": lambda u: 2 * torch.sigmoid(1.702 * math.sqrt(2) * u) - 1,
     },
-    "tanh": {"erf": lambda u: torch.erf(math.sqrt(math.pi) / 2 * _without_cubic(u))},
+    "tanh": {"erf without the approximation": lambda u: torch.erf(math.sqrt(math.pi) / 2 * _without_cubic(u))},
 }
 
 
@@ -470,16 +484,23 @@ def _cube_root(x: Tensor) -> Tensor:
     return x.sign() * x.abs() ** (1 / 3)
 
 
+def _other_slopes(g: _Gradient) -> Iterator[Form]:
+    """Another function's derivative, by its value: `y*(1 - y)` of `y = tanh(x)`."""
+    for name, (text, slope) in product(_used(g), _SLOPES.items()):
+        if text != name:
+            yield _with_slope(g, name, f"the slope of {text}, by its value,", _by_value(slope), _ANOTHER)
+
+
+def _used(g: _Gradient) -> list[str]:
+    return sorted({type(f).__name__ for e in g.equations for f in e.right.atoms(Function)} & set(_OF_ONE))
+
+
 def _other_functions(g: _Gradient) -> Iterator[Form]:
     """Another function in the place of one: of the whole forward, of the closed form, or of the slope alone."""
-    used = {type(f).__name__ for e in g.equations for f in e.right.atoms(Function)}
-    for name in sorted(used & set(_OF_ONE)):
+    for name in _used(g):
         others = {**_LIKE.get(name, {}), **{n: FUNCTIONS[n] for n in _OF_ONE if n != name}}
         for text, function in others.items():
             yield from _in_place(g, name, text, function)
-        for text, slope in _SLOPES.items():
-            if text != name:
-                yield _with_slope(g, name, f"the slope of {text}, by its value,", _by_value(slope), _ANOTHER)
         at_value = _by_value(_slope_of(FUNCTIONS[name]))
         yield _with_slope(g, name, "that at its value", at_value, "wrong saved tensor")
 
@@ -597,6 +618,7 @@ _FAMILIES: tuple[Family, ...] = (
     _overwriting,
     _not_held,
     _one_contribution,
+    _other_slopes,
     _other,
     _held_constant,
     _alone,

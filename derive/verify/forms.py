@@ -195,9 +195,10 @@ def _inside(value: Expr) -> Iterator[Change]:
         inner = outer.args[0]
         for term in inner.args if isinstance(inner, Add) else ():
             put = outer.xreplace({inner: inner - term})
-            yield Change(f"with {put} in place of {outer}", "missing term", value.xreplace({outer: put}))
+            error = "degrees of freedom" if inner.atoms(Size) and not inner.atoms(At) else "missing term"
+            yield Change(f"with {put} in place of {outer}", error, value.xreplace({outer: put}))
             if isinstance(outer, Pow) and outer.exp.is_Rational and outer.exp.q == 2 and not free_axes(term):
-                for outside in (term, Pow(term, S.Half)):
+                for outside in (term, term.base if isinstance(term, Pow) else Pow(term, S.Half)):
                     put = Pow(Pow(inner - term, S.Half) + outside, 2 * outer.exp)
                     text = f"with {put} in place of {outer}"
                     yield Change(text, "term outside of the root", value.xreplace({outer: put}))

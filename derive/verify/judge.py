@@ -26,6 +26,7 @@ from derive.verify.shrink import smallest
 from derive.verify.situations import Situation
 
 _RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 4, 3))
+_NEXT_TO_NOTHING = 1e-3  # of what a wrong gradient is
 _ROUNDING = 1e-5  # float64 errors below this are of arithmetic in a lower precision, not of the formula
 
 _MAY_REFUSE = (
@@ -107,18 +108,19 @@ def judge(op: Op, subject: Subject, seed: int = 0) -> Verdict:
     gradients = tuple(dict.fromkeys(d.tensor for t in wrong for d in t.found if d.tensor))
     where = None if is_exact and _only_rounding(wrong) else _where(judged, gradients, subject)
     ordinary_holds, first = not judged[0].found, _telling(wrong)
-    says_why = where is not None and where.tells
+    says_why = where is not None and (where.tells or (ordinary_holds and where.error == "leading axes"))
     evidence = _evidence(first, subject) if _asks_why(first, says_why) else []
     explanations = _explained(op, wrong, evidence, where is None)
     conditional = where is not None and (says_why or ordinary_holds or not (explanations or _everywhere(where)))
+    only = where if conditional else None
     return replace(
         tried,
         word="right only where" if conditional else "wrong",
-        where=where.text if where is not None and conditional else "",
+        where="" if only is None else only.text,
         error=_error(wrong, where, explanations),
         gradients=gradients,
         counterexample=smallest(
-            first.found[0], first.situation, subject, _shows(where if conditional else None, explanations)
+            _example(first, only, subject), first.situation, subject, _shows(only, explanations)
         ),
         explanations=explanations,
         failed=failed,
@@ -280,11 +282,30 @@ def _shows(where: Condition | None, explanations: Sequence[Explanation]) -> Call
     def shows(found: Disagreement, subject: Subject) -> bool:
         if where is not None and (where.holds(found.case) or not where.shows(found.case)):
             return False
+        if where is None and found.kind == "value" and _degenerate(found):
+            return False
         mine = [e for e in explanations if found.tensor in e.gradients]
         given = _answer(found.case, subject) if mine else None
         return not mine or (given is not None and mine[0].is_seen(found.case, given.gradients))
 
     return shows
+
+
+def _example(first: _Trial, where: Condition | None, subject: Subject) -> Disagreement:
+    """What to show: of the trial, or where its lengths are too short to see the condition, of a longer one."""
+    call = first.case.call
+    if where is not None and not where.shows(first.case):
+        own = {a: n for a, n in call.lengths.items() if a != PACK_NAME}
+        case = first.situation.make(call.op, first.case.seed, *where.example((own, call.leading)))
+        found = disagreements(case, subject) if case is not None and where.shows(case) else ()
+        return next(iter(found), first.found[0])
+    return first.found[0]
+
+
+def _degenerate(found: Disagreement) -> bool:
+    """Whether what is right there is next to nothing, as along an axis of length 1 that a mean is taken over."""
+    right = found.case.gradients[found.tensor.removeprefix("d")]
+    return bool((right.abs() < _NEXT_TO_NOTHING * abs(found.got)).all())
 
 
 def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Sequence[Explanation]) -> str:

@@ -39,6 +39,7 @@ def _expm1(x: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "Abs": torch.abs,
     "absolute": torch.abs,
     "acos": torch.acos,
     "acosh": torch.acosh,

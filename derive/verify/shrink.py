@@ -59,8 +59,6 @@ def _shorter(
 def _shapes(call: Call) -> Iterator[tuple[dict[str, int], tuple[int, ...]]]:
     """Lengths with one axis shorter, or with fewer leading axes."""
     lengths, leading = call.lengths, call.leading
-    for length in (1, 2):  # all at once, for what runs only where lengths are the same
-        yield dict.fromkeys(lengths, length), (length,) * len(leading)
     for fewer in ((), (1,), (2,)):
         if len(fewer) < len(leading):
             yield lengths, fewer
@@ -70,6 +68,8 @@ def _shapes(call: Call) -> Iterator[tuple[dict[str, int], tuple[int, ...]]]:
     for axis in reversed([a for a in lengths if a != PACK_NAME]):
         for length in _less(lengths[axis]):
             yield {**lengths, axis: length}, leading
+    for length in (1, 2):  # all at once, for what runs only where lengths are the same
+        yield dict.fromkeys(lengths, length), (length,) * len(leading)
 
 
 def _less(length: int) -> Iterator[int]:

@@ -178,8 +178,8 @@ def test_what_cannot_be_run_is_told(tmp_path) -> None:
         assert text in str(error.value)
     for name, text in {
         "two": "TypeError: returned 2 gradients, expected 1: dx; it is called with dy and then x",
-        "raises": "could not be run in any of 24 situations: KeyError: 'weight'",
-        "elsewhere": "could not be run in any of 24 situations: RuntimeError: Expected one of cpu, ",
+        "raises": "could not be run in any of 27 situations: KeyError: 'weight'",
+        "elsewhere": "could not be run in any of 27 situations: RuntimeError: Expected one of cpu, ",
     }.items():
         with pytest.raises(DeriveError) as error:
             judge(op, load(f"{file}:{name}", op))
