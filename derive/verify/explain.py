@@ -149,6 +149,10 @@ def _with_the_other(found: Explanation, evidence: Sequence[Evidence]) -> Explana
 # --- a gradient, and what its forms are made of ----------------------------------------------------------------------
 
 
+Functions = Mapping[str, Callable[..., Tensor]]
+_NO_FUNCTIONS: Functions = {}
+
+
 @dataclass(frozen=True, eq=False)
 class _Gradient:
     """One gradient of a derivation, under changes."""
@@ -186,11 +190,12 @@ class _Gradient:
         out |= {c.target.name: c.axes for c in self.derivation.steps.cotangents}
         return out | {d.name: d.axes for d in self.definitions.values()}
 
-    def _world(self, case: Case, equations: tuple[Equation, ...] | None) -> World:
-        if equations is not None:
+    def _world(self, case: Case, equations: tuple[Equation, ...] | None, functions: Functions) -> World:
+        if equations is not None or functions:
             steps = self.derivation.steps
-            changed = replace(steps, op=replace(steps.op, equations=equations))
-            return chain_world(replace(self.derivation, steps=changed), case.call)
+            changed = replace(steps, op=replace(steps.op, equations=equations or steps.op.equations))
+            world = chain_world(replace(self.derivation, steps=changed), case.call, functions)
+            return replace(world, functions={})
         if case not in self.worlds:
             self.worlds[case] = chain_world(self.derivation, case.call)
         return self.worlds[case]
@@ -199,13 +204,17 @@ class _Gradient:
         self,
         definitions: Mapping[str, Definition],
         equations: tuple[Equation, ...] | None = None,
-        functions: Mapping[str, Callable[..., Tensor]] | None = None,
+        functions: Functions = _NO_FUNCTIONS,
+        saved: Functions = _NO_FUNCTIONS,
     ) -> Callable[[Case], Tensor | None]:
-        """Its value under these definitions, of a forward by these equations; None where a length does not fit."""
+        """Its value under these definitions and functions, of a forward by such equations and the functions `saved`.
+
+        None where a length does not fit.
+        """
 
         def value(case: Case) -> Tensor | None:
             try:
-                world = replace(self._world(case, equations), functions=functions or {})
+                world = replace(self._world(case, equations, saved), functions=functions)
                 for name in in_order(self.target, definitions):
                     own = definitions[name]
                     world = world.having({name: world.tensor(own.value, own.axes)})
@@ -219,7 +228,7 @@ class _Gradient:
         self,
         equations: Iterable[Equation],
         held: frozenset[str] = frozenset(),
-        functions: Mapping[str, Callable[..., Tensor]] | None = None,
+        functions: Functions = _NO_FUNCTIONS,
         inputs: Callable[[World], Mapping[str, Tensor]] = lambda world: {},
     ) -> Callable[[Case], Tensor | None]:
         """Its value by autograd of a forward with these equations, functions and further inputs."""
@@ -230,7 +239,7 @@ class _Gradient:
             leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in op.differentiable}
             world = world_of(call, {**call.inputs, **leaves})
             try:
-                world = execute(op, replace(world.having(inputs(world)), functions=functions or {}), held)
+                world = execute(op, replace(world.having(inputs(world)), functions=functions), held)
                 outputs = [unflat(op, name, world.tensors[name], call.leading) for name in op.outputs]
                 return autograd(outputs, leaves, call.cotangents)[self.operand]
             except (IndexError, RuntimeError):  # the change does not fit these lengths
@@ -507,7 +516,8 @@ def _other_functions(g: _Gradient) -> Iterator[Form]:
 
 def _in_place(g: _Gradient, name: str, text: str, function: Callable[..., Tensor]) -> Iterator[Form]:
     put, words = {name: function}, f"with {text} in place of {name}"
-    yield Form(f"equals the derived gradient {words}", _ANOTHER, g.closed(g.definitions, None, put))
+    yield Form(f"equals the derived gradient {words}", _ANOTHER, g.closed(g.definitions, functions=put))
+    yield Form(f"equals the derived gradient read {words}", _ANOTHER, g.closed(g.definitions, saved=put))
     yield Form(f"equals the gradient of a forward {words}", _ANOTHER, g.autograd(g.equations, functions=put))
     slope = _slope_of(function)
     yield _with_slope(g, name, f"the slope of {text}", lambda x, y: slope(x), _ANOTHER)
