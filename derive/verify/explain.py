@@ -15,20 +15,22 @@ from functools import cached_property
 from itertools import chain, combinations, islice, product
 
 import torch
-from sympy import Expr, Function, Mul, Pow, S
+from sympy import And, Expr, Function, Mul, Not, Pow, S, nan, zoo
+from sympy.logic.boolalg import Boolean
 from torch import Tensor
 
+from derive.adjoint import Cotangent
 from derive.algebra import normal
 from derive.equations import Equation, Operand
 from derive.lowering.definitions import Definition
 from derive.pipeline import Derivation
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, tensor_names
 from derive.terms.elements import Tensor as Name
 from derive.verify.cases import Case, autograd, scale, world_of, worst
 from derive.verify.chain import chain_world, in_order
-from derive.verify.forms import alone, changes, less, masks, moved, other
+from derive.verify.forms import Change, alone, changes, less, masks, moved, other
 from derive.verify.leading import unflat
 from derive.verify.overwriting import Overwriting, overwritten
 from derive.verify.places import FUNCTIONS
@@ -71,7 +73,7 @@ class Explanation:
     gradient: str
     text: str
     error: str
-    form: Form
+    form: Form | None  # None: nothing that has values
     also: tuple[str, ...] = ()
 
     @property
@@ -82,15 +84,18 @@ class Explanation:
         """Whether the gradients that a candidate gave for a case show this."""
         operand = self.gradient.removeprefix("d")
         mine = given.get(operand)
+        if self.form is None:
+            return True
         return mine is not None and self.form.tells(mine) and self.form.equals(operand, case, mine)
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """A case and the gradients that the candidate gave for it."""
+    """A case, the gradients that the candidate gave for it, and which of them another incoming gradient left alone."""
 
     case: Case
     given: Mapping[str, Tensor]
+    unmoved: frozenset[str] = frozenset()
 
 
 def explained(
@@ -113,6 +118,9 @@ def explain(
 ) -> Explanation | None:
     """The first form found that equals the candidate's gradient in all the evidence; None where there is none."""
     gradient, usable = _Gradient(derivation, operand), _wrong(operand, evidence)
+    if usable and all(operand in e.unmoved for e in usable):
+        incoming = ", ".join(f"d{o}" for o in derivation.op.outputs)
+        return Explanation(f"d{operand}", f"does not depend on {incoming}", "wrong use of the incoming gradient", None)
     for family in (_FAMILIES if deep else _FAMILIES[:-1]) if len(usable) > 1 else ():
         for form in family(gradient):
             if _shown(form, operand, usable):
@@ -206,23 +214,30 @@ class _Gradient:
         equations: tuple[Equation, ...] | None = None,
         functions: Functions = _NO_FUNCTIONS,
         saved: Functions = _NO_FUNCTIONS,
+        target: str = "",
     ) -> Callable[[Case], Tensor | None]:
         """Its value under these definitions and functions, of a forward by such equations and the functions `saved`.
 
-        None where a length does not fit.
+        None where a length does not fit. `target` is another definition than the gradient, of the same axes.
         """
+        target = target or self.target
 
         def value(case: Case) -> Tensor | None:
             try:
                 world = replace(self._world(case, equations, saved), functions=functions)
-                for name in in_order(self.target, definitions):
+                for name in in_order(target, definitions):
                     own = definitions[name]
                     world = world.having({name: world.tensor(own.value, own.axes)})
             except (IndexError, KeyError, RuntimeError):  # a tensor read along an axis that is longer than its own
                 return None
-            return unflat(self.derivation.named, self.operand, world.tensors[self.target], case.call.leading)
+            return unflat(self.derivation.named, self.operand, world.tensors[target], case.call.leading)
 
         return value
+
+    def masked(self, case: Case, condition: Boolean, output: Cotangent) -> Tensor:
+        """1 where a condition holds over the axes of an output, else 0."""
+        mask = self._world(case, None, _NO_FUNCTIONS).tensor(Where(condition, S.One, S.Zero), output.axes)
+        return unflat(self.derivation.named, output.of, mask, case.call.leading)
 
     def autograd(
         self,
@@ -242,7 +257,7 @@ class _Gradient:
                 world = execute(op, replace(world.having(inputs(world)), functions=functions), held)
                 outputs = [unflat(op, name, world.tensors[name], call.leading) for name in op.outputs]
                 return autograd(outputs, leaves, call.cotangents)[self.operand]
-            except (IndexError, RuntimeError):  # the change does not fit these lengths
+            except (IndexError, KeyError, RuntimeError):  # the change does not fit these lengths, or these axes
                 return None
 
         return value
@@ -281,6 +296,70 @@ def _other_gradients(g: _Gradient) -> Iterator[Form]:
             yield Form(_equal_to(o.name), _EXCHANGED, value)
 
 
+def _inner_gradients(g: _Gradient) -> Iterator[Form]:
+    """The gradient of a tensor that is made of the input: what lies between the two has no derivative."""
+    own = g.derivation.named.operand(g.operand)
+    for a in g.derivation.steps.adjoints:
+        e = g.derivation.named.equation(a.of)
+        if own is not None and e is not None and e.index == own.axes and g.operand in {at.name for at in e.reads}:
+            adjoints = g.derivation.steps.adjoints
+            definitions = {b.target.name: Definition(b.target.name, b.axes, b.value) for b in adjoints}
+            text = f"equals d{a.of}, without the derivative of {a.of} by {g.operand}"
+            yield Form(text, "derivative left out", g.closed(definitions, target=a.target.name))
+
+
+def _misplaced(g: _Gradient) -> Iterator[Form]:
+    """The right values at other places: all at one, or one place on."""
+    own = g.derivation.named.operand(g.operand)
+    for k, axis in enumerate(own.axes if own is not None else ()):
+        if not axis.is_pack:
+            text = f"equals the derived gradient of the last {axis} at the first, and 0 elsewhere"
+            yield Form(text, _MISPLACED, _first(g, k))
+            yield Form(f"equals the derived gradient one place on along {axis}", _MISPLACED, _rolled(g, k, 1))
+            yield Form(f"equals the derived gradient one place back along {axis}", _MISPLACED, _rolled(g, k, -1))
+
+
+_MISPLACED = "written to the wrong place"
+
+
+def _rolled(g: _Gradient, k: int, steps: int) -> Callable[[Case], Tensor | None]:
+    return lambda case: case.gradients[g.operand].roll(steps, k + _packed(g, case, k))
+
+
+def _first(g: _Gradient, k: int) -> Callable[[Case], Tensor | None]:
+    def value(case: Case) -> Tensor | None:
+        right, dim = case.gradients[g.operand], k + _packed(g, case, k)
+        out = torch.zeros_like(right)
+        if right.shape[dim] < 2:
+            return None
+        out.select(dim, 0).copy_(right.select(dim, -1))
+        return out
+
+    return value
+
+
+def _packed(g: _Gradient, case: Case, k: int) -> int:
+    """How many dimensions more than axes there are before one."""
+    own = g.derivation.named.operand(g.operand)
+    return len(case.call.leading) - 1 if own is not None and any(a.is_pack for a in own.axes[:k]) else 0
+
+
+def _masked_cotangents(g: _Gradient) -> Iterator[Form]:
+    """The right gradient of what comes in under a mask, which belongs to another gradient."""
+    found = sorted({w.condition for e in g.equations for w in e.body.atoms(Where)}, key=str)
+    every = [And(*(Not(c) for c in found))] if len(found) > 1 else []
+    for condition, (k, output) in product((*found, *map(Not, found), *every), enumerate(g.derivation.steps.cotangents)):
+
+        def value(case: Case, condition: Boolean = condition, k: int = k, output: Cotangent = output) -> Tensor | None:
+            given = list(case.call.cotangents)
+            given[k] = given[k] * g.masked(case, condition, output)
+            return g.autograd(g.equations)(replace(case, call=replace(case.call, cotangents=tuple(given))))
+
+        if free_axes(condition) <= set(output.axes):
+            text = f"equals the gradient with d{output.of} masked by {condition}"
+            yield Form(text, "mask on the wrong gradient", value)
+
+
 def _cotangents_ignored(g: _Gradient) -> Iterator[Form]:
     """The right gradient of some outputs only."""
     outputs = g.derivation.named.outputs
@@ -300,26 +379,25 @@ def _cotangents_ignored(g: _Gradient) -> Iterator[Form]:
 
 
 def _less(g: _Gradient) -> Iterator[Form]:
-    for own in g.chain:
-        for change in less(own.value, own.axes):
-            changed = {**g.definitions, own.name: replace(own, value=change.value)}
-            yield Form(f"{g.whose(own.name)} {change.text}", change.error, g.closed(changed))
+    return _closed(g, lambda own: less(own.value, own.axes))
 
 
 def _other(g: _Gradient) -> Iterator[Form]:
-    conditions = {w.condition for d in g.definitions.values() for w in d.value.atoms(Where)}
-    others = sorted(conditions, key=str)
-    for own in g.chain:
-        for change in chain(other(own.value, own.axes, g.tensors), masks(own.value, own.axes, others)):
-            changed = {**g.definitions, own.name: replace(own, value=change.value)}
-            yield Form(f"{g.whose(own.name)} {change.text}", change.error, g.closed(changed))
+    others = sorted({w.condition for d in g.definitions.values() for w in d.value.atoms(Where)}, key=str)
+    return _closed(g, lambda own: chain(other(own.value, own.axes, g.tensors), masks(own.value, own.axes, others)))
 
 
 def _alone(g: _Gradient) -> Iterator[Form]:
+    return _closed(g, lambda own: alone(own.value))
+
+
+def _closed(g: _Gradient, changes: Callable[[Definition], Iterator[Change]]) -> Iterator[Form]:
+    """The closed form with one of its definitions changed."""
     for own in g.chain:
-        for change in alone(own.value):
-            changed = {**g.definitions, own.name: replace(own, value=change.value)}
-            yield Form(f"{g.whose(own.name)} {change.text}", change.error, g.closed(changed))
+        for change in changes(own):
+            if not change.value.has(zoo, nan):  # what is divided by something that is 0 there
+                changed = {**g.definitions, own.name: replace(own, value=change.value)}
+                yield Form(f"{g.whose(own.name)} {change.text}", change.error, g.closed(changed))
 
 
 def _one_contribution(g: _Gradient) -> Iterator[Form]:
@@ -394,35 +472,49 @@ def _not_held(g: _Gradient) -> Iterator[Form]:
     assert own is not None, "a gradient is of an operand"
     constants = [o for o in g.derivation.named.operands if o.kind == "constant" and {*o.axes} < {*own.axes}]
     centres = [None, *(o.name for o in constants)]
-    for picked in product(("", "mean", *centres), repeat=len(constants)) if len(constants) < 3 else ():
-        kinds = {o: kind for o, kind in zip(constants, picked, strict=True) if kind != ""}
-        if any(o.name == kind for o, kind in kinds.items()) or not kinds:
+    known = (None, _Statistic(), *(_Statistic(p, about) for p in (S.One, S.Half, -S.Half) for about in centres))
+    for picked in product(known, repeat=len(constants)) if len(constants) < 3 else ():
+        kinds = {o: kind for o, kind in zip(constants, picked, strict=True) if kind is not None}
+        if any(o.name == kind.about for o, kind in kinds.items()) or not kinds:
             continue
 
-        def inputs(world: World, kinds: Mapping[Operand, str | None] = kinds) -> dict[str, Tensor]:
+        def inputs(world: World, kinds: Mapping[Operand, _Statistic] = kinds) -> dict[str, Tensor]:
             given = {o.name: world.tensors[o.name] for o in kinds}
             flows = {o.name: _flow(world, own, o, kind) for o, kind in kinds.items()}
             return {name: t + flows[name] for name, t in given.items()}
 
-        words = ", ".join(f"{o.name} taken as {_statistic(kind, g.operand)}" for o, kind in kinds.items())
+        words = ", ".join(f"{o.name} taken as {kind.of(g.operand)}" for o, kind in kinds.items())
         yield Form(f"equals the gradient with {words}", "not held constant", g.autograd(g.equations, inputs=inputs))
 
 
-def _statistic(kind: str | None, x: str) -> str:
-    return f"the mean of {x}" if kind == "mean" else f"the mean square of {x}" + (f" - {kind}" if kind else "")
+@dataclass(frozen=True)
+class _Statistic:
+    """A mean, or a power of the mean square about another constant."""
+
+    power: Expr = S.Zero
+    about: str | None = None
+
+    def of(self, x: str) -> str:
+        if self.power == 0:
+            return f"the mean of {x}"
+        square = f"the mean square of {x}" + (f" - {self.about}" if self.about else "")
+        return {S.One: square, S.Half: f"the root of {square}"}.get(self.power, f"one over the root of {square}")
 
 
-def _flow(world: World, operand: Operand, constant: Operand, kind: str | None) -> Tensor:
+def _flow(world: World, operand: Operand, constant: Operand, kind: _Statistic) -> Tensor:
     """0 with the gradient of a statistic of an operand over the axes that a constant lacks."""
-    axes, x = operand.axes, world.tensors[operand.name]
+    axes, x, own = operand.axes, world.tensors[operand.name], world.tensors[constant.name].detach()
     kept = [axes.index(a) for a in constant.axes]
     x = x.permute([*kept, *(k for k in range(len(axes)) if k not in kept)]).flatten(len(kept))
-    if kind != "mean":
-        about = torch.zeros(1) if kind is None else world.tensors[kind].detach()[..., None]
+    factor: Tensor | float = 1.0
+    if kind.power != 0:
+        about = torch.zeros(1) if kind.about is None else world.tensors[kind.about].detach()[..., None]
         if about.dim() not in (1, x.dim()):  # of other axes than this one
             return torch.full(x.shape[:-1], torch.nan)
         x = (x - about) ** 2
-    mean = x.mean(-1)
+        power = float(kind.power)
+        factor = power * own.abs() ** ((power - 1) / power)  # the derivative of a power, by its value
+    mean = x.mean(-1) * factor
     return mean - mean.detach()
 
 
@@ -431,6 +523,8 @@ def _other_forwards(g: _Gradient) -> Iterator[Form]:
     read = {name for d in g.chain for name in tensor_names(d.value)}
     for k, equation in enumerate(g.equations):
         for text, error, body in _bodies(equation) if equation.kind != "concat" else ():
+            if any(value.has(zoo, nan) for value in body.values()):
+                continue
             changed = (*g.equations[:k], replace(equation, **body), *g.equations[k + 1 :])
             after = {equation.name}
             for e in g.equations[k + 1 :]:
@@ -621,20 +715,23 @@ def _overwriting(g: _Gradient) -> Iterator[Form]:
 
 _FAMILIES: tuple[Family, ...] = (
     _other_gradients,
+    _inner_gradients,
     _cotangents_ignored,
     _added_before,
     _less,
     _statistics_held,
     _overwriting,
     _not_held,
+    _misplaced,
+    _masked_cotangents,
     _one_contribution,
     _other_slopes,
     _other,
     _held_constant,
     _alone,
+    _other_orders,
     _other_forwards,
     _other_functions,
-    _other_orders,
     _two_changes,
 )
 """In the order in which they are tried: the likely ones first, and two changes last, which takes longest."""
