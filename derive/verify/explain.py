@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+import torch
 from sympy import Expr
 from torch import Tensor
 
@@ -27,7 +28,8 @@ from derive.verify.leading import unflat
 from derive.verify.reference import World, execute
 
 _PAIRS = 14  # changes of which two are tried together
-_ALIKE = 1e-7  # relative; a coincidence in two cases at random values is out of the question
+_ALIKE = 1e-7  # relative, in float64; a coincidence in two cases at random values is out of the question
+_UNITS = 64  # in the last place, below float64
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def explain(
 def _alike(given: Tensor, form: Tensor | None) -> bool:
     if form is None or given.shape != form.shape or not bool(form.isfinite().all()):
         return False
-    return worst(given, form) <= _ALIKE * scale(form)
+    alike = _ALIKE if given.dtype == torch.float64 else _UNITS * torch.finfo(given.dtype).eps
+    return worst(given, form) <= alike * scale(form)
 
 
 def _another_gradient(operand: str, usable: Sequence[Evidence]) -> Explanation | None:
@@ -246,7 +249,7 @@ def _autograd(
     derivation: Derivation, operand: str, case: Case, equations: Iterable[Equation], held: frozenset[str]
 ) -> Tensor | None:
     op = replace(derivation.named, equations=tuple(equations))
-    call = replace(case.call, op=op)
+    call = replace(case.call.in_dtype(torch.float64), op=op)
     leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in op.differentiable}
     try:
         world = execute(op, world_of(call, {**call.inputs, **leaves}), held)
