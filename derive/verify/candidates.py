@@ -12,7 +12,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload
 
@@ -32,7 +31,7 @@ def load(where: str, op: Op, device: torch.device = CPU) -> Subject:
     DeriveError for whatever goes wrong on the way.
     """
     found = named_in(where, device)
-    if inspect.isclass(found):
+    if isinstance(found, type):
         return of_function_class(found, op)
     if isinstance(found, OpOverload) and len(found._schema.arguments) in (
         len(op.operands),
@@ -42,7 +41,9 @@ def load(where: str, op: Op, device: torch.device = CPU) -> Subject:
     return of_backward(found, op)
 
 
-def named_in(where: str, device: torch.device = CPU) -> Any:
+def named_in(
+    where: str, device: torch.device = CPU
+) -> Callable[..., Any] | type[torch.autograd.Function]:
     """The function, the `torch.autograd.Function` or the op of `torch.library` that `FILE.py:name` names.
 
     Runs the file. Raises DeriveError where there is no such thing.

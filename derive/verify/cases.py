@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
+from derive.desugaring.order import DIGITS
 from derive.equations import Op, Operand
 from derive.terms.axes import PACK_NAME
 from derive.verify.leading import flat, unflat
@@ -127,8 +128,25 @@ def executed(call: Call) -> dict[str, Tensor]:
 
 
 def _executed(call: Call, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    world = execute(call.op, world_of(call, inputs))
-    return {name: unflat(call.op, name, world.tensors[name], call.leading) for name in call.op.outputs}
+    """As the equations are written; where they overflow, as they are with the largest exponent taken off."""
+    found = _outputs_of(call.op, call, inputs)
+    if all(bool(t.isfinite().all()) for t in found.values()):
+        return found
+    stable = _stable(call.op)
+    other = found if stable == call.op else _outputs_of(stable, call, inputs)
+    return other if all(bool(t.isfinite().all()) for t in other.values()) else found
+
+
+def _outputs_of(op: Op, call: Call, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    world = execute(op, world_of(call, inputs))
+    return {name: unflat(op, name, world.tensors[name], call.leading) for name in op.outputs}
+
+
+@lru_cache(maxsize=64)
+def _stable(op: Op) -> Op:
+    for rewriting in DIGITS:
+        op = rewriting(op)
+    return op
 
 
 def world_of(call: Call, inputs: Mapping[str, Tensor] | None = None) -> World:

@@ -7,7 +7,7 @@ changed form of the derived gradient it is. What remains is to say which class o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -16,11 +16,12 @@ from torch import Tensor
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.running import FailedError, Someones
+from derive.terms.axes import PACK_NAME
 from derive.verify.battery import BATTERY
 from derive.verify.cases import Case
-from derive.verify.compare import Disagreement, Subject, disagreements
-from derive.verify.conditions import Condition, separating
-from derive.verify.explain import Evidence, Explanation, explain
+from derive.verify.compare import Answer, Disagreement, Subject, disagreements
+from derive.verify.conditions import Condition, separating, tested
+from derive.verify.explain import Evidence, Explanation, explained
 from derive.verify.precision import WIDEST_FIRST, Finding, computes_in, grave, is_rounding, less_exact, named
 from derive.verify.shrink import smallest
 from derive.verify.situations import Situation
@@ -28,7 +29,7 @@ from derive.verify.situations import Situation
 _RANKS: tuple[tuple[int, ...], ...] = ((2, 3), (4,), (), (2, 4, 3))
 _LENGTHS = ("distinct", "whole blocks")  # odd ones, and else those that a kernel for powers of two takes
 _SOME = 0.1  # relative; an error of more is of no arithmetic where inputs have the widest dtype
-_VAGUE = ("leading axes", "wrong axis", "unexplained")  # of where it is right, which says little of why
+_NEXT_TO_NOTHING = 1e-3  # of what a wrong gradient is
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,10 @@ class _Trial:
     situation: Situation
     case: Case
     found: tuple[Disagreement, ...]
+
+    @property
+    def wrong(self) -> bool:
+        return bool(self.found)
 
     @property
     def raised(self) -> bool:
@@ -124,19 +129,22 @@ def judge(op: Op, subject: Subject, seed: int = 0, dtype: torch.dtype | None = N
     gradients = tuple(dict.fromkeys(d.tensor for t in wrong for d in t.found if d.tensor))
     first = _telling(wrong, start.dtype)
     rounds = _only_rounds(wrong, first, subject, is_exact)
-    where = _where(judged, gradients, start.dtype)
+    where = _where(judged, gradients, subject, start)
     ordinary_holds = not judged[0].found
-    evidence = _evidence(first, subject) if not rounds and _asks_why(first, where, ordinary_holds) else []
+    says_why = where is not None and (where.tells or (ordinary_holds and where.error == "leading axes"))
+    evidence = _evidence(first, subject) if not rounds and _asks_why(first, says_why) else []
     explanations = _explained(op, wrong, evidence, where is None)
-    holds_there = ordinary_holds or (not explanations and where is not None and not _everywhere(where))
-    conditional = where is not None and holds_there
+    conditional = where is not None and (says_why or ordinary_holds or not (explanations or _everywhere(where)))
+    only = where if conditional else None
     return replace(
         tried,
         word="right only where" if conditional else "wrong",
-        where=where.text if where is not None and conditional else "",
+        where="" if only is None else only.text,
         error="precision" if rounds else _error(wrong, where, explanations),
         gradients=gradients,
-        counterexample=smallest(first.found[0], first.situation, subject),
+        counterexample=smallest(
+            _example(first, only, subject), first.situation, subject, _shows(only, explanations)
+        ),
         explanations=explanations,
         failed=failed,
     )
@@ -277,15 +285,28 @@ def _telling(wrong: Sequence[_Trial], dtype: torch.dtype) -> _Trial:
     return min(wrong, key=lambda t: (t.raised, t.case.call.dtype != dtype))
 
 
-def _where(judged: Sequence[_Trial], gradients: Sequence[str], dtype: torch.dtype) -> Condition | None:
+def _where(
+    judged: Sequence[_Trial], gradients: Sequence[str], subject: Subject, start: _Start
+) -> Condition | None:
     """What the right cases have in common, or at least which situations are wrong while the ordinary one is right."""
-    wrong = [t for t in judged if t.found]
-    right = [t.case for t in judged if not t.found]
-    where = separating(right, [t.case for t in wrong], _of_inputs(judged[0], gradients))
+    op, asked = judged[0].case.op, _of_inputs(judged[0], gradients)
+
+    def again(situation: Situation, case: Case) -> bool | None:
+        trial = _Trial(situation, case, disagreements(case, subject))
+        return None if trial.raised and start.may_refuse(situation) else _apart([trial], subject)[0][0].wrong
+
+    where = separating(op, judged, asked, again, judged[0].case.seed)
     if where is None and not judged[0].found:
-        errors = {_special(t.situation, dtype) for t in wrong}
-        names = ", ".join(t.situation.name for t in wrong)
-        return Condition(f"none of these is the case: {names}", errors.pop() if len(errors) == 1 else "unexplained")
+        wrong = [t.situation for t in judged if t.found]
+        errors, names = {_special(s, start.dtype) for s in wrong}, {s.name for s in wrong}
+        where = Condition(
+            f"none of these is the case: {', '.join(s.name for s in wrong)}",
+            errors.pop() if len(errors) == 1 else "unexplained",
+            lambda case: case.situation not in names,
+            tells=len(errors) == 1,
+        )
+        found = tested(where, op, judged, asked, again, judged[0].case.seed)
+        return found if isinstance(found, Condition) else None
     return where
 
 
@@ -315,34 +336,42 @@ def _everywhere(where: Condition) -> bool:
 # --- what kind of error -----------------------------------------------------------------------------------
 
 
-def _asks_why(first: _Trial, where: Condition | None, ordinary_holds: bool) -> bool:
+def _asks_why(first: _Trial, says_why: bool) -> bool:
     """Whether a changed formula is looked for: where the candidate is right does not say why it is wrong elsewhere.
 
     What it keeps between calls, or writes to, is no formula.
     """
-    says_why = ordinary_holds and where is not None and where.error not in _VAGUE
     return not says_why and not any(d.kind in ("again", "modified") for d in first.found)
 
 
 def _evidence(first: _Trial, subject: Subject) -> list[Evidence]:
-    """The candidate's gradients at the first failure and at another seed."""
-    out = []
-    for seed in (first.case.seed, first.case.seed + 1):
-        case = first.situation.make(first.case.op, seed)
-        if case is None:
-            continue
-        call = replace(
-            case.call,
-            inputs={n: t.clone() for n, t in case.call.inputs.items()},
-            cotangents=tuple(t.clone() for t in case.call.cotangents),
-        )
-        try:
-            with Someones():
-                given = subject(call).gradients
-        except FailedError:
-            continue
-        out.append(Evidence(case, {n: g.detach() for n, g in given.items() if isinstance(g, Tensor)}))
+    """The candidate's gradients at the first failure, at another seed, and with other lengths.
+
+    What looks like a length at one set of lengths may be a number.
+    """
+    call, out = first.case.call, []
+    longer = {a: n + 2 for a, n in call.lengths.items() if a != PACK_NAME}
+    for seed, lengths, leading in ((0, None, call.leading), (1, None, call.leading), (2, longer, call.leading[::-1])):
+        case = first.situation.make(first.case.op, first.case.seed + seed, lengths, leading)
+        given = None if case is None else _answer(case, subject)
+        if case is not None and given is not None:
+            found = {n: g.detach() for n, g in given.gradients.items() if isinstance(g, Tensor)}
+            out.append(Evidence(case, found))
     return out
+
+
+def _answer(case: Case, subject: Subject) -> Answer | None:
+    """What the subject gives for copies of a case's tensors; None where it raises."""
+    call = replace(
+        case.call,
+        inputs={n: t.clone() for n, t in case.call.inputs.items()},
+        cotangents=tuple(t.clone() for t in case.call.cotangents),
+    )
+    try:
+        with Someones():
+            return subject(call)
+    except FailedError:
+        return None
 
 
 def _explained(
@@ -351,10 +380,41 @@ def _explained(
     """Which changed form of the derived gradient each wrong one is, where one is found."""
     if not evidence or evidence[0].case.call.dtype.itemsize < 4:  # in half precision many forms look alike
         return ()
-    values = {d.tensor for t in wrong for d in t.found if d.kind == "value"}
+    values = {d.tensor for t in wrong for d in t.found if d.kind in ("value", "shape")}
     names = [o.name for o in op.differentiable if f"d{o.name}" in values]
-    found = [explain(op.derivation, name, evidence, deep) for name in names]
-    return tuple(e for e in found if e is not None)
+    return explained(op.derivation, names, evidence, deep)
+
+
+def _shows(where: Condition | None, explanations: Sequence[Explanation]) -> Callable[[Disagreement, Subject], bool]:
+    """Whether a smaller counterexample still shows the reason that is given: by its lengths, or by its values."""
+
+    def shows(found: Disagreement, subject: Subject) -> bool:
+        if where is not None and (where.holds(found.case) or not where.shows(found.case)):
+            return False
+        if where is None and found.kind == "value" and _degenerate(found):
+            return False
+        mine = [e for e in explanations if found.tensor in e.gradients]
+        given = _answer(found.case, subject) if mine else None
+        return not mine or (given is not None and mine[0].is_seen(found.case, given.gradients))
+
+    return shows
+
+
+def _example(first: _Trial, where: Condition | None, subject: Subject) -> Disagreement:
+    """What to show: of the trial, or where its lengths are too short to see the condition, of a longer one."""
+    call = first.case.call
+    if where is not None and not where.shows(first.case):
+        own = {a: n for a, n in call.lengths.items() if a != PACK_NAME}
+        case = first.situation.make(call.op, first.case.seed, *where.example((own, call.leading)))
+        found = disagreements(case, subject) if case is not None and where.shows(case) else ()
+        return next(iter(found), first.found[0])
+    return first.found[0]
+
+
+def _degenerate(found: Disagreement) -> bool:
+    """Whether what is right there is next to nothing, as along an axis of length 1 that a mean is taken over."""
+    right = found.case.gradients[found.tensor.removeprefix("d")]
+    return bool((right.abs() < _NEXT_TO_NOTHING * abs(found.got)).all())
 
 
 def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Sequence[Explanation]) -> str:
@@ -370,7 +430,7 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
         return "state kept between calls"
     if explanations:
         return explanations[0].error
-    vague = where is None or _everywhere(where) or where.error in _VAGUE
+    vague = where is None or not where.tells
     if vague and all(_stretched(d) for t in wrong for d in t.found if d.kind == "shape") and "shape" in kinds:
         return "wrong axis"
     if where is not None and not _everywhere(where):

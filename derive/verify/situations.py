@@ -12,17 +12,18 @@ from functools import lru_cache
 from zlib import crc32
 
 import torch
-from sympy import Mul, Pow
+from sympy import Mul, Pow, cosh, exp, sinh, tanh
 from torch import Generator, Tensor
 
 from derive.desugaring.largest_off import with_largest_taken_off
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
-from derive.terms.elements import Scalar
+from derive.terms.elements import At, Scalar
+from derive.terms.functions import expm1, logaddexp, sigmoid, softplus
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, reference, shape_of, world_of
-from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places
+from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places, room_for_offsets
 from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
@@ -35,6 +36,7 @@ _ROOM = 2**19
 _LONG = 600
 _SOME = (32, 16, 8, 4)  # the most of these that there is room for
 _ATTEMPTS = 6
+_EXPONENTIALS = (exp, expm1, sigmoid, softplus, logaddexp, tanh, sinh, cosh)
 _GOALS = {"many rows": (600, 2**20), "long rows": (2400, 2**20), "rows of some vectors": (48, 2**17)}
 """The length of the first or the last axis, and how many places of one equation there is room for."""
 _SUMS = ("long first", "long last", *_GOALS)
@@ -49,7 +51,8 @@ class Situation:
     rows", "long rows" or "rows of some vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed",
     and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last dimension); `indices` are
     "any", "repeated", "pairs", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which values
-    that are rounded can meet.
+    that are rounded can meet. `exponents`: what is changed is not the first input, but those that exponentials are
+    taken of.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Situation:
     numbers: str = "default"
     shared: bool = False
     dtype: torch.dtype = torch.float64
+    exponents: bool = False
     applies: Callable[[Op], bool] = lambda op: True
 
     def make(
@@ -107,12 +111,12 @@ class Situation:
             return None
         if sizes is None:
             return None
-        first = next((o.name for o in op.operands if o.differentiable), None)
+        meant = exponents_of(op) if self.exponents else {o.name for o in op.differentiable[:1]}
         inputs: dict[str, Tensor] = {}
         for operand in op.operands:
             if operand.is_tensor:
                 shape = shape_of(operand, sizes, leading)
-                drawn = self._drawn(operand, shape, sizes, generator, operand.name == first)
+                drawn = self._drawn(operand, shape, sizes, generator, operand.name in meant)
                 inputs[operand.name] = values.laid_out(values.DOMAINS[domains[operand.name]](drawn), self.inputs)
         inputs = apart(op, inputs, domains, sizes)
         if self.shared:
@@ -133,6 +137,8 @@ class Situation:
         axes = free_axes_of(op)
         pool = iter({"odd": _ODD_FIRST, "whole blocks": _BLOCKS}.get(self.lengths, _DISTINCT))
         wish = {a: next(pool, 3) for a in axes} | {a: 11 for a in containers(op)}
+        if self.lengths in ("distinct", "odd"):
+            wish |= {a: n + wish[a] for a, n in room_for_offsets(op).items() if n >= wish.get(a, n + 1)}
         if self.indices == "distinct":
             wish |= {o.ranges_over.base: 48 for o in op.operands if o.kind == "index" and o.ranges_over is not None}
         own = [a for a in axes if a != PACK_NAME]
@@ -181,6 +187,21 @@ class Situation:
         if self.lengths in _SUMS and self.dtype != torch.float64:  # of what cancels, few digits are left
             made = tuple(c.abs() for c in made)
         return Call(call.op, call.leading, call.inputs, call.numbers, made)
+
+
+@lru_cache(maxsize=64)
+def exponents_of(op: Op) -> frozenset[str]:
+    """The inputs with a gradient that exponentials are taken of, however these are spelled: the nearest of them."""
+    near = {at.name for e in op.equations for f in e.body.atoms(*_EXPONENTIALS) for at in f.atoms(At)}
+    given, seen = {o.name for o in op.differentiable}, set[str]()
+    while near and not near & given:
+        seen |= near
+        near = {at.name for e in op.equations if e.name in near for at in e.reads} - seen
+    return frozenset(near & given)
+
+
+def takes_exponentials(op: Op) -> bool:
+    return bool(exponents_of(op))
 
 
 @lru_cache(maxsize=64)

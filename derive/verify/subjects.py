@@ -223,14 +223,9 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """The parameters of a function, or those of the schema of an op of `torch.library`."""
     if not isinstance(function, OpOverload):
         return inspect.signature(function)
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    given = function._schema.arguments
-    return inspect.Signature(
-        [
-            inspect.Parameter(a.name, kind, default=a.default_value if a.has_default_value() else inspect.Parameter.empty)
-            for a in given
-        ]
-    )
+    kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    given = ((a.name, a.default_value if a.has_default_value() else none) for a in function._schema.arguments)
+    return inspect.Signature([inspect.Parameter(name, kind, default=default) for name, default in given])
 
 
 def _by_autograd(function: Callable[..., Any], call: Call) -> Answer:

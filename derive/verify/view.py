@@ -153,9 +153,9 @@ def verdict(found: Verdict, proofs: Sequence[Proof] | None = None) -> Text:
 
 
 def _reasons(found: Verdict) -> Iterator[str]:
-    explained = {e.gradient for e in found.explanations}
+    explained = {g for e in found.explanations for g in e.gradients}
     for explanation in found.explanations:
-        yield f"{explanation.gradient} {explanation.text}"
+        yield f"{' and '.join(explanation.gradients)} {explanation.text}"
     rest = [g for g in found.gradients if g not in explained]
     if rest and found.where:
         yield f"elsewhere {', '.join(rest)} {_are(rest)} wrong"
