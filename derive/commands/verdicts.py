@@ -136,18 +136,35 @@ def _plot(op: Op, save: str, seed: int, path: Path, backend: str, device: torch.
     draw(title, curves(case, gradients, (torch.float64, torch.float32)), path)
 
 
-def judge(op: Op, candidate: str | None, formula: str | None, seed: int, device: str = "cpu") -> bool:
-    """Print the verdict on a candidate, run on the device, or on a formula. True where it is right."""
+def judge(
+    op: Op, candidate: str | None, formula: str | None, dtype: str, strict: bool, seed: int, device: str = "cpu"
+) -> bool:
+    """Print the verdict on a candidate, run on the device, or on a formula. True where it is right.
+
+    `strict` also asks that nothing is to be said of its precision. `dtype` may be "auto".
+    """
     there = device_of(device)
     proofs: tuple[Proof, ...] | None = None
     with Console(stderr=True).status(f"deriving {op.name}, and holding the candidate against it"):
         if formula is None:
             assert candidate is not None
-            found = judged(op, placed(load(candidate, op), there), seed)
+            found = judged(op, placed(load(candidate, op, there), there), seed, _dtype_of(dtype))
         else:
             claimed = parse(formula, op.derivation)
             found = judged(op, of_formula(claimed, op.derivation), seed)
             found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
             proofs = prove(claimed, op.derivation) if found.right else ()
     Console(highlight=False, soft_wrap=True).print(view.verdict(found, proofs))
-    return found.right
+    return found.right and not (strict and found.findings)
+
+
+def _dtype_of(name: str) -> torch.dtype | None:
+    """The dtype of that name, None for "auto"."""
+    return None if name == "auto" else getattr(torch, name)
+
+
+def judge_by_forward(
+    candidate: str, forward: str, inputs: str, dtype: str, strict: bool, seed: int, device: str = "cpu"
+) -> bool:
+    """Print the verdict on a candidate that no spec is given for, held against the gradient of its forward."""
+    raise DeriveError("no op to judge by", fix="name it with --op OP")

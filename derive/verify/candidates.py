@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,35 +12,82 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._library.custom_ops import CustomOpDef
+from torch._ops import OpOverload
 
+from derive.devices import CPU
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.running import FailedError, Someones, run, text_of
 from derive.verify.compare import Subject
-from derive.verify.subjects import of_backward, of_function_class
+from derive.verify.subjects import of_backward, of_forward, of_function_class
 
 
-def load(where: str, op: Op) -> Subject:
-    """The candidate that `FILE.py:function` names: a backward, or a `torch.autograd.Function`.
+def load(where: str, op: Op, device: torch.device = CPU) -> Subject:
+    """The candidate that `FILE.py:function` names: a backward, a `torch.autograd.Function`, or `namespace::op`.
 
-    Runs the file. Raises DeriveError for whatever goes wrong on the way.
+    Runs the file, kernels in Triton by its interpreter unless they are for a device. An op of `torch.library` is a
+    forward, with what it has registered for autograd, where it takes the op's inputs; else a backward. Raises
+    DeriveError for whatever goes wrong on the way.
     """
-    file, _, name = where.rpartition(":")
-    if not file or not name:
-        raise DeriveError(f"{where} names no function in a file", fix="write it as FILE.py:function")
-    module = _module(Path(file))
+    found = named_in(where, device)
+    if isinstance(found, type):
+        return of_function_class(found, op)
+    if isinstance(found, OpOverload) and len(found._schema.arguments) in (
+        len(op.operands),
+        sum(o.is_tensor for o in op.operands),
+    ):
+        return of_forward(found, op)
+    return of_backward(found, op)
+
+
+def named_in(
+    where: str, device: torch.device = CPU
+) -> Callable[..., Any] | type[torch.autograd.Function]:
+    """The function, the `torch.autograd.Function` or the op of `torch.library` that `FILE.py:name` names.
+
+    Runs the file. Raises DeriveError where there is no such thing.
+    """
+    file, name = _file_and_name(where)
+    module = _module(Path(file), device)
+    if "::" in name:
+        return _library_op(file, name)
     found = getattr(module, name, None)
     if found is None:
         known = [n for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__]
         close = get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known) or 'no functions'}"
         raise DeriveError(f"{file} has no {name}", fix=hint)
+    if isinstance(found, CustomOpDef):
+        return found._opoverload
     if inspect.isclass(found) and issubclass(found, torch.autograd.Function):
-        return of_function_class(found, op)
+        return found
     if inspect.isclass(found) or not callable(found):
         kind = "class" if inspect.isclass(found) else type(found).__name__
         raise DeriveError(f"{where} is a {kind}", fix="give a function, or a torch.autograd.Function")
-    return of_backward(found, op)
+    return found
+
+
+def _file_and_name(where: str) -> tuple[str, str]:
+    """`FILE.py` and `name` or `namespace::op`."""
+    file, mark, name = where.partition(".py:")
+    file, name = (f"{file}.py", name) if mark else where.rpartition(":")[::2]
+    if not file or not name:
+        raise DeriveError(f"{where} names no function in a file", fix="write it as FILE.py:function")
+    return file, name
+
+
+def _library_op(file: str, name: str) -> OpOverload:
+    """The op that a file has registered under `namespace::op`, the overload "default" unless one is named."""
+    namespace, _, own = name.partition("::")
+    own, _, overload = own.partition(".")
+    found = getattr(getattr(torch.ops, namespace), own, None)
+    if found is None:
+        raise DeriveError(f"{file} registers no op {name}", fix="register it with torch.library, as namespace::op")
+    overload = overload or "default"
+    if overload not in found.overloads():
+        raise DeriveError(f"{name} has no overload {overload}", fix=f"it has {', '.join(found.overloads())}")
+    return getattr(found, overload)
 
 
 def function(where: str) -> Callable[..., Any]:
@@ -48,7 +96,7 @@ def function(where: str) -> Callable[..., Any]:
     Raises DeriveError where there is none.
     """
     if ":" in where:
-        file, _, name = where.rpartition(":")
+        file, name = _file_and_name(where)
         found = getattr(_module(Path(file)), name, None)
     else:
         module, _, name = where.rpartition(".")
@@ -62,7 +110,9 @@ def function(where: str) -> Callable[..., Any]:
     return found
 
 
-def _module(path: Path) -> ModuleType:
+def _module(path: Path, device: torch.device = CPU) -> ModuleType:
+    if device == CPU:
+        os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton asks for it as it is imported
     text = text_of(path, fix="write it as FILE.py:function")
     try:
         return run(path, text, f"_candidates_in_{path.stem}")

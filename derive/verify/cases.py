@@ -90,7 +90,7 @@ class Case:
         No way to compute it is closer than a few of these: `sin(30*x)` loses what `30*x` is rounded by. 0 where
         it jumps, as a maximum's gradient does beside a tie: there it would excuse anything.
         """
-        found = self._moved(_by_place(self.seed))
+        found = self._moved(by_place(self.seed))
         return {n: moved if moved <= self._jump * size else 0.0 for n, (moved, size) in found.items()}
 
     @cached_property
@@ -112,7 +112,7 @@ class Case:
         Cotangents are not as large, so that what they cancel in is rounded otherwise as well: `(a + b) - b` has the
         same error for every `a` beside a large `b`.
         """
-        call = _rounded(self.call.in_dtype(torch.float64), torch.finfo(self.call.dtype).eps, sign)
+        call = nudged(self.call.in_dtype(torch.float64), torch.finfo(self.call.dtype).eps, sign)
         outputs, gradients = reference(replace(call, cotangents=tuple(c * _UNEVEN for c in call.cotangents)))
         found = {n: (worst(o, self.outputs[n]), scale(o)) for n, o in outputs.items()}
         return found | {f"d{n}": (worst(g / _UNEVEN, self.gradients[n]), scale(g)) for n, g in gradients.items()}
@@ -195,13 +195,14 @@ def _allowed(call: Call, gradients: Mapping[str, Tensor]) -> dict[str, float]:
     return {n: few * scale(g) + 2 * worst(plain[n], g) for n, g in gradients.items()}
 
 
-def _rounded(call: Call, eps: float, sign: Callable[[Tensor], Tensor]) -> Call:
-    """The call with real inputs up or down by one unit in the last place. What was one tensor stays one tensor."""
-    made = {id(t): t * (1 + eps * sign(t)) for t in call.inputs.values() if t.is_floating_point()}
+def nudged(call: Call, step: float, sign: Callable[[Tensor], Tensor]) -> Call:
+    """The call with real inputs a relative step up or down. What was one tensor stays one tensor."""
+    inputs = call.inputs.values()
+    made = {id(t): (t * (1 + step * sign(t))).to(t.dtype) for t in inputs if t.is_floating_point()}
     return replace(call, inputs={n: made.get(id(t), t) for n, t in call.inputs.items()})
 
 
-def _by_place(seed: int) -> Callable[[Tensor], Tensor]:
+def by_place(seed: int) -> Callable[[Tensor], Tensor]:
     """Up or down by chance."""
     generator = torch.Generator().manual_seed(seed)
     return lambda t: torch.randint(0, 2, t.shape, generator=generator).double() * 2 - 1

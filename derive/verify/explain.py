@@ -130,12 +130,12 @@ def explain(
 
 def _wrong(operand: str, evidence: Sequence[Evidence]) -> list[Evidence]:
     """The evidence in which this gradient is wrong."""
-    mine = [e for e in evidence if operand in e.given]
-    rights = [e.case.gradients[operand] for e in mine]
-    return [
-        e for e, right in zip(mine, rights, strict=True)
-        if e.given[operand].shape != right.shape or worst(e.given[operand], right) > _APART * scale(right)
-    ]  # fmt: skip
+    return [e for e in evidence if operand in e.given and _is_off(e.given[operand], e.case, operand)]
+
+
+def _is_off(given: Tensor, case: Case, operand: str) -> bool:
+    right = case.gradients[operand]
+    return given.shape != right.shape or worst(given, right) > max(case.allowed[operand], _APART * scale(right))
 
 
 def _shown(form: Form, operand: str, evidence: Sequence[Evidence]) -> bool:

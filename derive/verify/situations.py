@@ -28,6 +28,7 @@ from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
 _ODD_FIRST = (3, 5, 7, 9, 2, 4, 6, 8, 11, 10)
+_BLOCKS = (16, 32, 8, 64)
 _SHORT = (3, 2, 4, 5)
 _ROWS = (301, 151, 75)
 _ROOM = 2**19
@@ -45,12 +46,13 @@ _SUMS = ("long first", "long last", *_GOALS)
 class Situation:
     """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
 
-    `lengths` is "distinct", "odd", "same", "ones", "first is 1", "last is 1", "empty", "many", "long first",
-    "long last" or "one long row" (all others short), or, for loops that take a while, "many rows", "long rows" or
-    "rows of some vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed", and for cotangents
-    "stride 0" (one number for all) or "rows" (stride 0 along the last dimension); `indices` are "any", "repeated",
-    "pairs", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which values that are rounded can
-    meet. `exponents`: what is changed is not the first input, but those that exponentials are taken of.
+    `lengths` is "distinct", "whole blocks" (powers of two), "odd", "same", "ones", "first is 1", "last is 1", "empty",
+    "many", "long first", "long last" or "one long row" (all others short), or, for loops that take a while, "many
+    rows", "long rows" or "rows of some vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed",
+    and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last dimension); `indices` are
+    "any", "repeated", "pairs", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which values
+    that are rounded can meet. `exponents`: what is changed is not the first input, but those that exponentials are
+    taken of.
     """
 
     name: str
@@ -133,7 +135,7 @@ class Situation:
         if self.lengths == "one long row" and not override:
             return _with_a_long_row(op, leading)
         axes = free_axes_of(op)
-        pool = iter(_ODD_FIRST if self.lengths == "odd" else _DISTINCT)
+        pool = iter({"odd": _ODD_FIRST, "whole blocks": _BLOCKS}.get(self.lengths, _DISTINCT))
         wish = {a: next(pool, 3) for a in axes} | {a: 11 for a in containers(op)}
         if self.lengths in ("distinct", "odd"):
             wish |= {a: n + wish[a] for a, n in room_for_offsets(op).items() if n >= wish.get(a, n + 1)}

@@ -142,6 +142,7 @@ def verdict(found: Verdict, proofs: Sequence[Proof] | None = None) -> Text:
     """The verdict first, then why. `proofs` are those of a formula, None for a function."""
     out = Text()
     head = found.word if not found.where else f"{found.word} {found.where}"
+    head = ", ".join([head, *(f.text for f in found.findings)]) if found.right else head
     tail = f" ({found.error})" if found.error else ""
     out.append(f"{found.op.name}: ")
     out.append(f"{head}{tail}\n", _style(found.right))
@@ -160,9 +161,12 @@ def _reasons(found: Verdict) -> Iterator[str]:
         yield f"elsewhere {', '.join(rest)} {_are(rest)} wrong"
     elif rest:
         yield f"{', '.join(rest)} {_are(rest)} wrong{' too' if explained else ''}"
-    if not explained and found.error == "precision":
+    if found.error == "precision":
         worst = max((d.error for d in found.failed if d.kind == "value"), default=0.0)
         yield f"the formula is right, the arithmetic is not: relative errors up to {worst:.1e}"
+    yield from (f.detail for f in found.findings)
+    if found.judged_in:
+        yield found.judged_in
     right = [f"d{o.name}" for o in found.op.differentiable if f"d{o.name}" not in found.gradients]
     if found.gradients and right and found.claims is None:
         yield f"{', '.join(right)} {_are(right)} right"
