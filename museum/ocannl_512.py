@@ -28,7 +28,7 @@ def backward(dy, x, width):
     dx, wins = torch.zeros_like(x), torch.zeros_like(x)
     for u in range(dy.shape[1]):
         window = x[:, u : u + width]
-        largest = window == window.amax(1, keepdim=True)
+        largest = (window == window.amax(1, keepdim=True)).to(x.dtype)
         wins[:, u : u + width] = largest / largest.sum(1, keepdim=True)  # the fault: the window before is forgotten
     for u in range(dy.shape[1]):
         dx[:, u : u + width] += wins[:, u : u + width] * dy[:, u : u + 1]
