@@ -88,9 +88,10 @@ Try = Callable[[Situation, Case], bool | None]
 def separating(op: Op, tried: Sequence[Tried], gradients: Sequence[str], again: Try, seed: int) -> Condition | None:
     """The first property, or two together, that separates right from wrong there and on fresh cases; None: none does.
 
-    Cases in which the gradients in question are empty or next to 0 say nothing for being right, and are left out.
+    Cases in which the gradients in question are empty or next to 0 say nothing for being right, and those in which
+    each input is one number little, as all elements are alike there. They are left out.
     """
-    right = [t for t in tried if not t.wrong and _says_something(t.case, gradients)]
+    right = [t for t in tried if not t.wrong and _says_something(t.case, gradients) and not _is_one_number(t.case)]
     wrong = [t for t in tried if t.wrong]
     if not wrong:
         return None
@@ -196,6 +197,11 @@ def _drawn(op: Op, leading: tuple[int, ...], random: Random, longest: int) -> Sh
 def _says_something(case: Case, gradients: Sequence[str]) -> bool:
     names = [n for n in (g.removeprefix("d") for g in gradients) if n in case.gradients]
     return any(bool((case.gradients[n].abs() > _NOTHING).any()) for n in names or case.gradients)
+
+
+def _is_one_number(case: Case) -> bool:
+    inputs = [case.call.inputs[o.name] for o in case.op.differentiable]
+    return any(t.numel() > 1 for t in inputs) and all(map(_constant, inputs))
 
 
 def _but_one(held: Sequence[bool]) -> bool:
