@@ -1,4 +1,4 @@
-"""A candidate that no spec is given for: held against autograd of its own forward, or another, or finite differences."""
+"""A candidate without a spec: held against autograd of its own forward, or another, or finite differences."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from derive.verify.situations import Situation
 from derive.verify.subjects import of_backward, of_differentiable, signature_of
 
 _ALIKE = {torch.float64: 1e-5, torch.float32: 2e-2}  # relative: autograd and differences of one forward
+
+
+Found = Callable[..., Any] | type[torch.autograd.Function]
 
 
 class _Context:
@@ -78,7 +81,7 @@ class Standing:
     guessed: bool
 
 
-def unspecified(found: Any, name: str, forward: Callable[..., Any] | None, whose: str) -> Unspecified:
+def unspecified(found: Found, name: str, forward: Callable[..., Any] | None, whose: str) -> Unspecified:
     """The candidate, by its own forward or the one that is given.
 
     Raises DeriveError where a function that is no `torch.autograd.Function` comes without a forward.
