@@ -18,16 +18,19 @@ from derive.errors import DeriveError
 from derive.live import build
 from derive.verify import view
 from derive.verify.battery import BATTERY
-from derive.verify.candidates import function, load
+from derive.verify.candidates import function, load, opened
 from derive.verify.curve import check, draw
 from derive.verify.differences import curves
 from derive.verify.elsewhere import placed
 from derive.verify.formula import of_formula, parse
+from derive.verify.inputs import by_example, written
 from derive.verify.judge import judge as judged
 from derive.verify.kernels import NoKernel, compiled
 from derive.verify.proof import Proof, prove
 from derive.verify.record import record
 from derive.verify.subjects import of_live
+from derive.verify.unspecified import standing as standing_for
+from derive.verify.unspecified import unspecified
 from derive.verify.verify import Verification, moving_case, verify_kernels
 from derive.verify.verify import verify as verified
 
@@ -166,5 +169,21 @@ def _dtype_of(name: str) -> torch.dtype | None:
 def judge_by_forward(
     candidate: str, forward: str, inputs: str, dtype: str, strict: bool, seed: int, device: str = "cpu"
 ) -> bool:
-    """Print the verdict on a candidate that no spec is given for, held against the gradient of its forward."""
-    raise DeriveError("no op to judge by", fix="name it with --op OP")
+    """Print the verdict on a candidate that no spec is given for, held against the gradient of its forward.
+
+    `forward` names another than its own, `inputs` says what that takes. True where it is right.
+    """
+    there = device_of(device)
+    taken = written(inputs) if inputs else None
+    file, name = opened(candidate, forward, there), candidate.rpartition(":")[2]
+    given = unspecified(file.found, name, file.forward, f"the forward {forward}")
+    if taken is None and file.example is not None:
+        taken = by_example([p.name for p in given.parameters], file.example)
+    with Console(stderr=True).status(f"holding {name} against {given.whose}"):
+        standing = standing_for(given, taken, seed)
+        verdict = judged(standing.op, placed(given.subject(standing.op), there), seed, _dtype_of(dtype))
+        by = "finite differences" if standing.op.by_differences else "autograd"
+        how = ", ".join(map(str, standing.taken)) + (", guessed: --inputs says otherwise" if standing.guessed else "")
+        verdict = replace(verdict, notes=(*verdict.notes, f"held against {by} of {given.whose}, of {how}"))
+    Console(highlight=False, soft_wrap=True).print(view.verdict(verdict))
+    return verdict.right and not (strict and verdict.findings)

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -30,8 +31,8 @@ def load(where: str, op: Op, device: torch.device = CPU) -> Subject:
     forward, with what it has registered for autograd, where it takes the op's inputs; else a backward. Raises
     DeriveError for whatever goes wrong on the way.
     """
-    found = named_in(where, device)
-    if isinstance(found, type):
+    found = opened(where, device=device).found
+    if isinstance(found, type) and issubclass(found, torch.autograd.Function):
         return of_function_class(found, op)
     if isinstance(found, OpOverload) and len(found._schema.arguments) in (
         len(op.operands),
@@ -41,15 +42,33 @@ def load(where: str, op: Op, device: torch.device = CPU) -> Subject:
     return of_backward(found, op)
 
 
-def named_in(
-    where: str, device: torch.device = CPU
-) -> Callable[..., Any] | type[torch.autograd.Function]:
-    """The function, the `torch.autograd.Function` or the op of `torch.library` that `FILE.py:name` names.
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A file that was run, with what was found in it: the candidate, a forward, what `example_inputs()` returned."""
 
-    Runs the file. Raises DeriveError where there is no such thing.
+    found: Callable[..., Any] | type[torch.autograd.Function]
+    forward: Callable[..., Any] | None = None
+    example: tuple[Any, ...] | None = None
+
+
+def opened(where: str, forward: str = "", device: torch.device = CPU) -> Opened:
+    """The function, the `torch.autograd.Function` or the op of `torch.library` that `FILE.py:name` names, and more.
+
+    Runs the file, once. Raises DeriveError where there is no such thing.
     """
     file, name = _file_and_name(where)
     module = _module(Path(file), device)
+    other = forward.removeprefix(f"{file}:") if forward.startswith(f"{file}:") else ""
+    return Opened(
+        _candidate(module, file, name),
+        _candidate(module, file, other) if other else function(forward) if forward else None,
+        _example(module, file),
+    )
+
+
+def _candidate(
+    module: ModuleType, file: str, name: str
+) -> Callable[..., Any] | type[torch.autograd.Function]:
     if "::" in name:
         return _library_op(file, name)
     found = getattr(module, name, None)
@@ -64,8 +83,21 @@ def named_in(
         return found
     if inspect.isclass(found) or not callable(found):
         kind = "class" if inspect.isclass(found) else type(found).__name__
-        raise DeriveError(f"{where} is a {kind}", fix="give a function, or a torch.autograd.Function")
+        raise DeriveError(f"{file}:{name} is a {kind}", fix="give a function, or a torch.autograd.Function")
     return found
+
+
+def _example(module: ModuleType, file: str) -> tuple[Any, ...] | None:
+    """What `example_inputs()` of the file returns, one call's arguments; None where there is none."""
+    found = getattr(module, "example_inputs", None)
+    if found is None:
+        return None
+    try:
+        with Someones():
+            example = found()
+    except FailedError as failed:
+        raise DeriveError(f"example_inputs of {file} fails: {failed.line}", fix="correct the file") from None
+    return tuple(example) if isinstance(example, tuple | list) else (example,)
 
 
 def _file_and_name(where: str) -> tuple[str, str]:

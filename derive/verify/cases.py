@@ -12,8 +12,10 @@ from torch import Tensor
 
 from derive.desugaring.order import DIGITS
 from derive.equations import Op, Operand
+from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
 from derive.verify.leading import flat, unflat
+from derive.verify.opaque import Opaque
 from derive.verify.reference import World, execute
 
 EXACT = 1e-10
@@ -51,9 +53,10 @@ class Call:
                 out |= {a.base: n for a, n in zip(operand.axes, shape, strict=True)}
         return out
 
-    def arguments(self) -> list[Tensor | float]:
-        """Every argument of the forward, in the order of the op's operands."""
-        return [self.inputs[o.name] if o.is_tensor else self.numbers[o.name] for o in self.op.operands]
+    def arguments(self, inputs: Mapping[str, Tensor] | None = None) -> list[Tensor | float]:
+        """Every argument of the forward, in the order of the op's operands, tensors of other `inputs` if given."""
+        inputs = self.inputs if inputs is None else inputs
+        return [inputs[o.name] if o.is_tensor else self.numbers[o.name] for o in self.op.operands]
 
     def in_dtype(self, dtype: torch.dtype) -> Call:
         """The same call with real tensors of another dtype. What was one tensor stays one tensor."""
@@ -128,7 +131,12 @@ def executed(call: Call) -> dict[str, Tensor]:
 
 
 def _executed(call: Call, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """As the equations are written; where they overflow, as they are with the largest exponent taken off."""
+    """As the equations are written; where they overflow, as they are with the largest exponent taken off.
+
+    Of an op without equations, as its forward computes them.
+    """
+    if isinstance(call.op, Opaque):
+        return call.op.outputs_of(call.arguments(inputs))
     found = _outputs_of(call.op, call, inputs)
     if all(bool(t.isfinite().all()) for t in found.values()):
         return found
@@ -158,7 +166,12 @@ def world_of(call: Call, inputs: Mapping[str, Tensor] | None = None) -> World:
 
 
 def reference(call: Call) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Outputs and gradients of the executed equations by autograd, in the call's own dtype."""
+    """Outputs and gradients of the executed equations by autograd, in the call's own dtype.
+
+    Of an op without equations that autograd knows nothing of, finite differences in the widest dtype that it takes.
+    """
+    if isinstance(call.op, Opaque) and call.op.by_differences:
+        return executed(call), call.op.differences(call.arguments(), call.cotangents)
     leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in call.op.differentiable}
     outputs = _executed(call, {**call.inputs, **leaves})
     gradients = autograd(list(outputs.values()), leaves, call.cotangents)
@@ -182,16 +195,21 @@ def case_of(situation: str, seed: int, call: Call) -> Case:
     """The call with what is right of it, in float64, and what may be missed by."""
     outputs, gradients = reference(call.in_dtype(torch.float64))
     close = EXACT if call.dtype == torch.float64 else _OUTPUT_UNITS * torch.finfo(call.dtype).eps
+    close += call.op.granted if isinstance(call.op, Opaque) else 0.0
     outputs_allowed = {name: close * scale(o) for name, o in outputs.items()}
     return Case(situation, seed, call, outputs, gradients, _allowed(call, gradients), outputs_allowed)
 
 
 def _allowed(call: Call, gradients: Mapping[str, Tensor]) -> dict[str, float]:
     """1e-10 in float64; below it twice the error of autograd over the equations and a few units in the last place."""
+    granted = call.op.granted if isinstance(call.op, Opaque) else 0.0
     if call.dtype == torch.float64:
-        return {name: EXACT * scale(g) for name, g in gradients.items()}
-    few = _UNITS * torch.finfo(call.dtype).eps
-    _, plain = reference(call)
+        return {name: (EXACT + granted) * scale(g) for name, g in gradients.items()}
+    few = _UNITS * torch.finfo(call.dtype).eps + granted
+    try:
+        plain = reference(call)[1]
+    except DeriveError:  # a forward that is no equations may refuse the dtype
+        plain = dict(gradients)
     return {n: few * scale(g) + 2 * worst(plain[n], g) for n, g in gradients.items()}
 
 

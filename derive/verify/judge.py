@@ -22,6 +22,7 @@ from derive.verify.cases import Case
 from derive.verify.compare import Answer, Disagreement, Subject, disagreements
 from derive.verify.conditions import Condition, separating, tested
 from derive.verify.explain import Evidence, Explanation, explained
+from derive.verify.opaque import Opaque
 from derive.verify.precision import WIDEST_FIRST, Finding, computes_in, grave, is_rounding, less_exact, named
 from derive.verify.shrink import smallest
 from derive.verify.situations import Situation
@@ -38,8 +39,7 @@ class Verdict:
 
     `word` is "right", "wrong" or "right only where"; `where` says where. `error` is the class of error. `findings` are
     of the precision of what is right. `gradients` are the wrong ones by name, `refused` the situations in which the
-    candidate raised though it need not accept them. `dtype` is what it is judged in, with the reason where that is not
-    float64.
+    candidate raised though it need not accept them. `dtype` is what it is judged in.
     """
 
     op: Op
@@ -55,7 +55,7 @@ class Verdict:
     claims: tuple[str, ...] | None = None  # the gradients that a formula is about; None: all of them
     findings: tuple[Finding, ...] = ()
     dtype: torch.dtype = torch.float64
-    judged_in: str = ""
+    notes: tuple[str, ...] = ()  # on what it is judged in, and by
 
     @property
     def right(self) -> bool:
@@ -116,7 +116,7 @@ def judge(op: Op, subject: Subject, seed: int = 0, dtype: torch.dtype | None = N
         refused=(*start.refused, *(d for t in refusing for d in t.found)),
         findings=(*start.findings, *findings),
         dtype=start.dtype,
-        judged_in=start.judged_in,
+        notes=(start.judged_in,) if start.judged_in else (),
     )
     failed = tuple(d for t in judged for d in t.found)
     if not failed:
@@ -159,7 +159,9 @@ def _start(op: Op, subject: Subject, seed: int, dtype: torch.dtype | None) -> _S
     Where it accepts nothing, the ordinary situation as it stands.
     """
     refused: list[Disagreement] = []
-    for accepted in WIDEST_FIRST if dtype is None else (dtype,):
+    widest = op.takes if isinstance(op, Opaque) else torch.float64
+    narrow = f"judged in {named(widest)}, which its forward computes in" if widest != torch.float64 else ""
+    for accepted in WIDEST_FIRST[WIDEST_FIRST.index(widest) :] if dtype is None else (dtype,):
         for lengths in _LENGTHS:
             ordinary = replace(BATTERY[0], dtype=accepted, lengths=lengths)
             trial = _at_some_rank(ordinary, op, subject, seed)
@@ -171,7 +173,7 @@ def _start(op: Op, subject: Subject, seed: int, dtype: torch.dtype | None) -> _S
             if wide != accepted:
                 detail = f"judged in {own}: so are its results where it is given {name}"
                 return _Start(trial.situation, wide, "", _of_dtypes(refused), (Finding(f"computing in {own}", detail),))
-            why = f"judged in {name}, as asked" if dtype is not None else ""
+            why = f"judged in {name}, as asked" if dtype is not None else narrow
             if refused and accepted != refused[0].case.call.dtype:
                 why = f"judged in {name}, the widest dtype that it accepts"
             return _Start(trial.situation, accepted, why, _of_dtypes(refused, accepted))
@@ -386,7 +388,9 @@ def _explained(
     op: Op, wrong: Sequence[_Trial], evidence: Sequence[Evidence], deep: bool
 ) -> tuple[Explanation, ...]:
     """Which changed form of the derived gradient each wrong one is, where one is found."""
-    if not evidence or evidence[0].case.call.dtype.itemsize < 4:  # in half precision many forms look alike
+    if isinstance(op, Opaque) or not evidence:
+        return ()
+    if evidence[0].case.call.dtype.itemsize < 4:  # in half precision many forms look alike
         return ()
     values = {d.tensor for t in wrong for d in t.found if d.kind in ("value", "shape")}
     names = [o.name for o in op.differentiable if f"d{o.name}" in values]

@@ -19,8 +19,9 @@ from derive.live import build
 from derive.running import FailedError, Someones
 from derive.verify.cases import Call, Case, by_place, nudged, reference, scale, worst
 from derive.verify.compare import Disagreement, Subject
+from derive.verify.opaque import Opaque
 from derive.verify.situations import Situation
-from derive.verify.subjects import of_live
+from derive.verify.subjects import of_differentiable, of_live
 
 WIDEST_FIRST = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _MOVED = 0.25  # of an error's own size: more is rounding
@@ -143,17 +144,25 @@ def _error(call: Call, tensor: str, subject: Subject) -> Tensor | None:
 
 
 def less_exact(d: Disagreement) -> Finding | None:
-    """That an error of rounding is more than twice that of the derived backward in its dtype, and a few units."""
+    """That an error of rounding is more than twice that of the derived backward in its dtype, and a few units.
+
+    Of an op without equations, than that of autograd of its forward, which finite differences tell nothing of.
+    """
     case = d.case
+    if isinstance(case.op, Opaque) and case.op.by_differences:
+        return None
+    other = "autograd of its forward" if isinstance(case.op, Opaque) else "the derived backward"
     got, want = _values(case.call, _derived(case.op)).get(d.tensor), _right(case)[d.tensor]
     theirs = math.inf if got is None else worst(got, want) / scale(want)
     if d.error <= 2 * theirs + _FEW * torch.finfo(case.call.dtype).eps:
         return None
-    detail = f"{d.tensor} is off by {d.error:.1e}, the derived backward's by {theirs:.1e}"
-    return Finding("less exact than the derived backward", f'{detail}, in the situation "{case.situation}"')
+    detail = f"{d.tensor} is off by {d.error:.1e}, that of {other} by {theirs:.1e}"
+    return Finding(f"less exact than {other}", f'{detail}, in the situation "{case.situation}"')
 
 
 @lru_cache(maxsize=8)
 def _derived(op: Op) -> Subject:
-    """The op's derived functions."""
+    """The op's derived functions, or its forward under autograd."""
+    if isinstance(op, Opaque):
+        return of_differentiable(lambda *given: tuple(op.named(op.function(*op.called_with(given))).values()))
     return of_live(build(op, proven=False))

@@ -24,6 +24,7 @@ from derive.terms.functions import expm1, logaddexp, sigmoid, softplus
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, reference, shape_of, world_of
 from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places, room_for_offsets
+from derive.verify.opaque import Opaque
 from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
@@ -92,6 +93,10 @@ class Situation:
             if outputs is not None and (_is_bounded(outputs) or not _bounded(op)):
                 return case_of(self.name, seed, self._with_cotangents(call, outputs, generator))
         return None
+
+    def call(self, op: Op, seed: int = 0) -> Call | None:
+        """A call of the op with its inputs as they are drawn, whatever comes of it; None where no lengths fit."""
+        return self._call(op, Generator().manual_seed(seed), dict.fromkeys((o.name for o in op.operands), "any"), {})
 
     def _call(
         self,
@@ -191,7 +196,12 @@ class Situation:
 
 @lru_cache(maxsize=64)
 def exponents_of(op: Op) -> frozenset[str]:
-    """The inputs with a gradient that exponentials are taken of, however these are spelled: the nearest of them."""
+    """The inputs with a gradient that exponentials are taken of, however these are spelled: the nearest of them.
+
+    Of an op without equations the first, which they may be taken of.
+    """
+    if isinstance(op, Opaque):
+        return frozenset(o.name for o in op.differentiable[:1])
     near = {at.name for e in op.equations for f in e.body.atoms(*_EXPONENTIALS) for at in f.atoms(At)}
     given, seen = {o.name for o in op.differentiable}, set[str]()
     while near and not near & given:

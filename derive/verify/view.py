@@ -12,6 +12,7 @@ from derive.errors import DeriveError
 from derive.verify.compare import Disagreement
 from derive.verify.judge import Verdict
 from derive.verify.kernels import THREADS
+from derive.verify.opaque import Opaque
 from derive.verify.proof import Proof
 from derive.verify.verify import Row, Verification
 
@@ -165,8 +166,7 @@ def _reasons(found: Verdict) -> Iterator[str]:
         worst = max((d.error for d in found.failed if d.kind == "value"), default=0.0)
         yield f"the formula is right, the arithmetic is not: relative errors up to {worst:.1e}"
     yield from (f.detail for f in found.findings)
-    if found.judged_in:
-        yield found.judged_in
+    yield from found.notes
     right = [f"d{o.name}" for o in found.op.differentiable if f"d{o.name}" not in found.gradients]
     if found.gradients and right and found.claims is None:
         yield f"{', '.join(right)} {_are(right)} right"
@@ -223,11 +223,17 @@ def _counts(found: Verdict) -> Iterator[str]:
         more = f" and {len(wrong) - _MANY} more" if len(wrong) > _MANY else ""
         yield f"wrong in {len(wrong)} of {total} situations: {', '.join(wrong[:_MANY])}{more}"
     else:
-        yield f"agrees with the derived backward in {total} situations"
+        yield f"agrees with {_of_what(found)} in {total} situations"
     if found.refused:
         reason = found.refused[0].message
         short = reason if len(reason) < 80 else f"{reason[:77]}..."
         yield f"not held against it, since it raised there: {', '.join(_names(found.refused))} ({short})"
+
+
+def _of_what(found: Verdict) -> str:
+    if not isinstance(found.op, Opaque):
+        return "the derived backward"
+    return "finite differences" if found.op.by_differences else "autograd of its forward"
 
 
 def _names(found: Sequence[Disagreement]) -> list[str]:

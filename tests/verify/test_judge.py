@@ -79,7 +79,7 @@ def test_what_computes_in_float32_is_right_and_that_is_said() -> None:
     assert found.dtype == torch.float32
     refusing = verdict("log_softmax", in_float32(log_softmax, refuses=True))
     assert refusing.right and not refusing.findings and refusing.dtype == torch.float32
-    assert refusing.judged_in == "judged in float32, the widest dtype that it accepts"
+    assert refusing.notes == ("judged in float32, the widest dtype that it accepts",)
     assert {d.case.situation for d in refusing.refused} == {"float64"}
 
 
@@ -116,7 +116,7 @@ def test_what_loses_some_digits_is_right_and_less_exact() -> None:
     assert some.right and [f.text for f in some.findings] == ["less exact than the derived backward"]
     assert verdict("tanh", beside(1e6)).error == "precision"  # more than half of the digits of float32
     asked = judge(find("tanh"), of_backward(beside(64), find("tanh")), dtype=torch.float64)
-    assert asked.right and not asked.findings and asked.judged_in == "judged in float64, as asked"
+    assert asked.right and not asked.findings and asked.notes == ("judged in float64, as asked",)
 
 
 def test_another_dtype_is_said_and_not_held_against() -> None:
