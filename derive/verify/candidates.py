@@ -32,7 +32,7 @@ def load(where: str, op: Op, device: torch.device = CPU) -> Subject:
     DeriveError for whatever goes wrong on the way.
     """
     found = opened(where, device=device).found
-    if isinstance(found, type):
+    if isinstance(found, type) and issubclass(found, torch.autograd.Function):
         return of_function_class(found, op)
     if isinstance(found, OpOverload) and len(found._schema.arguments) in (
         len(op.operands),

@@ -200,6 +200,8 @@ def _inside(value: Expr) -> Iterator[Change]:
             if isinstance(term, At) and not free_axes(inner) - free_axes(term):
                 put = {p: p.func(inner, *p.args[1:]) for p in value.atoms(Pow) if p.base == term}
                 yield Change(f"with {inner} in place of {term}", "extra term", value.xreplace(put))
+            put = outer.xreplace({inner: inner - 2 * term})
+            yield Change(f"with {put} in place of {outer}", "wrong sign", value.xreplace({outer: put}))
             put = outer.xreplace({inner: inner - term})
             error = "degrees of freedom" if inner.atoms(Size) and not inner.atoms(At) else "missing term"
             yield Change(f"with {put} in place of {outer}", error, value.xreplace({outer: put}))

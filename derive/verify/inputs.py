@@ -146,7 +146,7 @@ def opaque(
     missing = [n for n, p in known.items() if n not in said and p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     if missing:
         raise DeriveError(f"what {missing[0]} is, is not said", op=name, fix=_FIX)
-    order = list(said) if several else [n for n in known if n in said or known[n].default is not inspect.Parameter.empty]
+    order = list(said) if several else [n for n, p in known.items() if n in said or p.default is not p.empty]
     each = [said.get(n) or _plain(n, known[n].default) for n in order]
     operands = tuple(_operand(t, fixed) for t in each if t.kind != "fixed")
     axes: dict[Axis, SizeRule] = {}

@@ -388,7 +388,9 @@ def _explained(
     op: Op, wrong: Sequence[_Trial], evidence: Sequence[Evidence], deep: bool
 ) -> tuple[Explanation, ...]:
     """Which changed form of the derived gradient each wrong one is, where one is found."""
-    if isinstance(op, Opaque) or not evidence or evidence[0].case.call.dtype.itemsize < 4:  # in half precision many forms look alike
+    if isinstance(op, Opaque) or not evidence:
+        return ()
+    if evidence[0].case.call.dtype.itemsize < 4:  # in half precision many forms look alike
         return ()
     values = {d.tensor for t in wrong for d in t.found if d.kind in ("value", "shape")}
     names = [o.name for o in op.differentiable if f"d{o.name}" in values]

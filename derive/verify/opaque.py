@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from derive.equations import Op
 from derive.errors import DeriveError
 from derive.running import FailedError, Someones
 
-_PROBED = 48  # places of one input, along which differences are taken
+_PROBED = {torch.float64: 48, torch.float32: 8}  # places of one input: what is for float32 may be interpreted
+_MANY = 500  # elements, of which a quarter of the places is taken
 _STEPS = {torch.float64: (1e-3, 1e-4, 1e-5), torch.float32: (0.1, 0.03)}
 _SURE = {torch.float64: 1e-8, torch.float32: 1e-3}  # relative: what two stencils of one gradient may differ by
 _GRANTED = 10  # times that, is what a gradient may be off by
@@ -96,17 +97,26 @@ class Opaque(Op):
         out = torch.full(at.shape, torch.nan, dtype=torch.float64)
         if not at.numel():
             return out
-        here, count = loss(k, at), min(_PROBED, at.numel())
+        most = _PROBED[self.takes] // (4 if at.numel() > _MANY else 1)
+        here, count = loss(k, at), min(most, at.numel())
         probed = sorted({i * (at.numel() - 1) // max(count - 1, 1) for i in range(count)})
-        found: Mapping[int, tuple[float, float, float]] = {
-            i: min((self._slope(at, i, step, here, k, loss) for step in _STEPS[self.takes]), key=lambda s: s[1])
-            for i in probed
-        }
+        found = {i: self._surest(at, i, here, k, loss) for i in probed}
         size = max(max(abs(s) for s, _, _ in found.values()), 1e-3)
         for i, (slope, unsure, kink) in found.items():
             if unsure <= _SURE[self.takes] * size and kink <= _SURE[self.takes] ** 0.5 * size:
                 out.view(-1)[i] = slope
         return out
+
+    def _surest(
+        self, at: Tensor, i: int, here: float, k: int, loss: Callable[[int, Tensor], float]
+    ) -> tuple[float, float, float]:
+        """The first slope whose stencils agree, else that at which they are nearest."""
+        found = []
+        for step in _STEPS[self.takes]:
+            found.append(self._slope(at, i, step, here, k, loss))
+            if found[-1][1] <= _SURE[self.takes] * abs(found[-1][0]):
+                break
+        return min(found, key=lambda s: s[1])
 
     def _slope(
         self, at: Tensor, i: int, step: float, here: float, k: int, loss: Callable[[int, Tensor], float]

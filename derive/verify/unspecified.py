@@ -1,4 +1,4 @@
-"""A candidate that no spec is given for: held against autograd of its own forward, or another, or finite differences."""
+"""A candidate without a spec: held against autograd of its own forward, or another, or finite differences."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ from derive.verify.situations import Situation
 from derive.verify.subjects import of_backward, of_differentiable, signature_of
 
 _ALIKE = {torch.float64: 1e-5, torch.float32: 2e-2}  # relative: autograd and differences of one forward
+
+
+Found = Callable[..., Any] | type[torch.autograd.Function]
+
+
+class _Varies(DeriveError):
+    """A forward that returns something else each time, whatever it is given."""
 
 
 class _Context:
@@ -78,21 +85,21 @@ class Standing:
     guessed: bool
 
 
-def unspecified(found: Any, name: str, forward: Callable[..., Any] | None, whose: str) -> Unspecified:
+def unspecified(found: Found, name: str, forward: Callable[..., Any] | None, whose: str) -> Unspecified:
     """The candidate, by its own forward or the one that is given.
 
     Raises DeriveError where a function that is no `torch.autograd.Function` comes without a forward.
     """
     if forward is not None:
         other = Unspecified(name, forward, tuple(signature_of(forward).parameters.values()), whose)
-        if isinstance(found, type):
+        if isinstance(found, type) and issubclass(found, torch.autograd.Function):
             return replace(other, apply=found.apply)
         takes_as_many = isinstance(found, OpOverload) and len(found._schema.arguments) == len(other.parameters)
         return replace(other, apply=found) if takes_as_many else replace(other, backward=found)
     if isinstance(found, OpOverload):
         own = tuple(signature_of(found).parameters.values())
         return Unspecified(name, found, own, "its own forward", apply=found, by_differences=True)
-    if isinstance(found, type):
+    if isinstance(found, type) and issubclass(found, torch.autograd.Function):
         with_context = "setup_context" not in vars(found)
         plain = (lambda *given: found.forward(_Context(), *given)) if with_context else found.forward
         own = tuple(inspect.signature(found.forward).parameters.values())[with_context:]
@@ -115,6 +122,8 @@ def standing(candidate: Unspecified, taken: Sequence[Taken] | None, seed: int) -
     for guess in guessed(candidate.parameters):
         try:
             found = Standing(_settled(candidate, guess, False, seed), guess, True)
+        except _Varies:
+            raise
         except DeriveError:
             continue
         wrong = _how_wrong(candidate, found.op, seed)
@@ -175,7 +184,7 @@ def _settled(candidate: Unspecified, taken: Sequence[Taken], fixed: bool, seed: 
     again = executed(case.call)
     if any(worst(o, case.outputs[n]) > 0 for n, o in again.items()):
         fix = "let it take what it draws, a mask, as an input"
-        raise DeriveError("its forward returns something else each time", op=op.name, fix=fix)
+        raise _Varies("its forward returns something else each time", op=op.name, fix=fix)
     return op if op.by_differences else replace(op, by_differences=not _is_differentiable(op, case))
 
 
@@ -186,7 +195,7 @@ def _made(op: Opaque, situation: Situation, seed: int) -> Case:
 
 
 def _with_gradient(candidate: Unspecified, op: Opaque, case: Case) -> list[str]:
-    """The outputs through which a gradient flows back to the candidate: all, where it is a backward, or does not run."""
+    """The outputs through which a gradient flows back to the candidate; all of a backward, or of what does not run."""
     if candidate.apply is None:
         return list(case.outputs)
     arguments = case.call.in_dtype(op.takes).arguments()

@@ -80,9 +80,9 @@ def trial(op: Op, candidate: Wrong) -> Trial:
 
 
 def _differs(op: Op, subject: Subject) -> bool:
-    """Whether it is wrong of any call that has not been tried: by its values in float64."""
+    """Whether it is wrong of any call that has not been tried, in float64; raising is no wrong gradient."""
     return any(
-        disagreements(case, subject)
+        any(d.kind != "raised" for d in disagreements(case, subject))
         for seed in (_SEEN, _SEEN + 1)
         for case in cases(op, seed, tuple(s for s in BATTERY if s.dtype == torch.float64))
     )
@@ -98,7 +98,8 @@ def reason(op: Op, candidate: Wrong, verdict: Verdict) -> str:
         return "as made"
     if verdict.error == "unexplained":
         return "unexplained"
-    return "verified" if verdict.explanations or verdict.where else "false"
+    of_shapes = verdict.error == "wrong axis" and verdict.counterexample.kind == "shape"
+    return "verified" if verdict.explanations or verdict.where or of_shapes else "false"
 
 
 def _shows(verdict: Verdict, subject: Subject) -> bool:

@@ -66,8 +66,8 @@ def wrong(op: Op, named: int, others: int) -> Iterator[Wrong]:
     after = _spread(op, list(_named(op, right)))
     first = [w for pair in zip(written, after, strict=False) for w in pair]
     rest = [w for w in (*written, *after) if w not in first]
-    yield from [*first, *rest][:named]
-    yield from _spread(op, list(_without_name(op, right)))[:others]
+    yield from [w for w in (*first, *rest) if w.classes][:named]
+    yield from _spread(op, [*_without_name(op, right), *(w for w in written if not w.classes)])[:others]
 
 
 def _spread(op: Op, made: list[Wrong]) -> list[Wrong]:
@@ -100,8 +100,10 @@ _CLASSES = {
 
 def _in_the_backward(op: Op) -> Iterator[Wrong]:
     for mutant in mutants(render(op.derivation, unproven="for a trial"), op.name):
-        classes, subject = frozenset(_CLASSES[mutant.kind]), _gradients_of(op, mutant.source)
-        yield Wrong(f"{mutant.kind}: {mutant.after}", classes, subject)
+        inverted = mutant.kind == "swapped operands" and "/" in mutant.after  # a quotient the other way up has no name
+        classes = frozenset() if inverted else frozenset(_CLASSES[mutant.kind])
+        kind = "quotient inverted" if inverted else mutant.kind
+        yield Wrong(f"{kind}: {mutant.after}", classes, _gradients_of(op, mutant.source))
 
 
 _FUNCTIONS = {"tanh": "sigmoid", "sigmoid": "tanh", "sin": "cos", "erf": "tanh", "softplus": "relu", "atan": "tanh"}
@@ -177,14 +179,15 @@ def _named(op: Op, right: Right) -> Iterator[Wrong]:
         yield made(f"negative: d{n}", ["wrong sign"], _of_one(n, lambda call, g: -g))
         yield made(f"twice: d{n}", ["missing scale"], _of_one(n, lambda call, g: 2 * g))
         operand = op.operand(n)
-        if operand is not None and operand.axes:
+        if operand is not None and operand.axes and not operand.axes[-1].is_pack:
             scales = ["missing scale", "wrong scale", "missing factor"]
             yield made(f"mean: d{n} over its last axis", scales, _of_one(n, lambda call, g: g / g.shape[-1]))
             for block in (4, 16):
                 text = f"blocks: columns of d{n} behind the last {block}"
                 yield made(text, ["last block dropped"], _of_one(n, _whole_columns(block)))
-            text = f"blocks: rows of d{n} behind the last 8"
-            yield made(text, ["last block dropped"], _of_one(n, _whole_rows))
+            if len(operand.axes) == 2:
+                text = f"blocks: rows of d{n} behind the last 8"
+                yield made(text, ["last block dropped"], _of_one(n, _whole_rows))
     if len(op.outputs) > 1:
         for k, output in enumerate(op.outputs):
             yield Wrong(f"ignored: d{output}", frozenset(["cotangent ignored"]), _ignoring(right, k))
@@ -253,7 +256,7 @@ _SLIPS: dict[str, Callable[[Tensor], Tensor]] = {
     "cut off at a half": lambda g: g.clamp(-0.5, 0.5),
     "without signs": torch.abs,
     "every second place": lambda g: g * (torch.arange(g.numel()).reshape(g.shape) % 2).to(g.dtype),
-    "rounded to tenths": lambda g: g.round(decimals=1),
+    "less its mean": lambda g: g - g.mean(-1, keepdim=True),
     "running sums": lambda g: g.cumsum(-1),
     "sorted": lambda g: g.sort(-1).values,
     "a tenth less": lambda g: 0.9 * g,
@@ -261,9 +264,12 @@ _SLIPS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+_ALONG = ("shifted by one place", "in reverse", "running sums", "sorted", "less its mean")
+
+
 def _without_name(op: Op, right: Right) -> Iterator[Wrong]:
     for operand in op.differentiable:
         for text, slip in _SLIPS.items():
-            if operand.axes or text not in ("shifted by one place", "in reverse", "running sums", "sorted"):
+            if operand.axes or text not in _ALONG:
                 change = _of_one(operand.name, lambda call, g, slip=slip: slip(g) if g.dim() else slip(g[None])[0])
                 yield Wrong(f"{text}: d{operand.name}", frozenset(), _candidate(right, change))
