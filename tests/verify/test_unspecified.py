@@ -51,8 +51,9 @@ def right(dy, x, gamma, r):
 
 def as_it_lies(dy, x, gamma, r):
     """Of a cotangent as if it lay in memory as the input does."""
-    there = torch.zeros(max(x.numel(), dy.untyped_storage().size() // dy.element_size()), dtype=dy.dtype)
-    there[: dy.untyped_storage().size() // dy.element_size()] = torch.empty(0, dtype=dy.dtype).set_(dy.untyped_storage())
+    memory = torch.empty(0, dtype=dy.dtype).set_(dy.untyped_storage())
+    there = torch.zeros(max(x.numel(), memory.numel()), dtype=dy.dtype)
+    there[: memory.numel()] = memory
     return right(there[: x.numel()].view(x.shape), x, gamma, r)
 
 
