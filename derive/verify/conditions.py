@@ -19,15 +19,17 @@ from sympy import S
 from torch import Tensor
 
 from derive.equations import Op, Operand
-from derive.terms.axes import PACK_NAME
+from derive.terms.axes import PACK_NAME, free_axes
+from derive.terms.elements import At
 from derive.verify.cases import Case
 from derive.verify.lengths import fitting, free_axes_of, places
+from derive.verify.overwriting import places_read
 from derive.verify.situations import Situation
 
 _NOTHING = 1e-9
 _SHORT = 100
-_MODEST = (20.0, 300.0)  # values up to which exponentials are harmless, and up to which they are numbers
-_FAR = 700.0  # between two values of which exponentials have no quotient
+_MODEST = (20.0, 300.0)  # values up to which exponentials are harmless, and so are products of them
+_FAR = 700.0  # beyond which exponentials are no numbers, nor 0 those of less
 _BLOCKS = (256, 128, 64, 32, 16, 8, 4, 2)  # longest first: who is wrong of whole ones of these drops no shorter one
 _TWENTY = 20
 _BY_CHANCE = 2  # of twenty
@@ -260,6 +262,8 @@ def _values(op: Op) -> Iterator[Condition]:
             yield _of(operand, f"the values of {{}} are less than {_FAR:g} apart", "overflow", _near)
             for most in _MODEST:
                 yield _of(operand, f"no value of {{}} is above {most:g} in size", "overflow", _at_most(most))
+            yield _of(operand, f"no value of {{}} is above {_FAR:g}", "overflow", _none_above)
+            yield _of(operand, f"no value of {{}} is below {-_FAR:g}", "overflow", lambda t: _none_above(-t))
         elif operand.kind == "scalar" and operand.has_default:
             yield _is_default(operand)
 
@@ -293,6 +297,10 @@ def _nowhere_zero(t: Tensor) -> bool:
 
 def _near(t: Tensor) -> bool:
     return not t.numel() or float(t.max() - t.min()) < _FAR
+
+
+def _none_above(t: Tensor) -> bool:
+    return not bool((t > _FAR).any())
 
 
 def _at_most(most: float) -> Callable[[Tensor], bool]:
@@ -341,6 +349,10 @@ def _sizes(op: Op) -> Iterator[Condition]:
     own = [a for a in every if a != PACK_NAME]
     for a, b in (*itertools.combinations(own, 2), *((a, PACK_NAME) for a in own if PACK_NAME in every)):
         yield _same_length(a, b)
+    for a, b in itertools.permutations(own, 2):
+        yield _no_longer(a, b, 0)
+        yield _no_longer(a, b, 1)
+    yield from _read_once(op)
     for a in own:
         yield _length_1(a)
         yield _longer(a)
@@ -354,6 +366,56 @@ def _same_length(a: str, b: str) -> Condition:
         text, "wrong axis", lambda c: _length(c, a) == _length(c, b), False,
         meet=lambda shape, random: ({**shape[0], a: shape[0].get(b, math.prod(shape[1]))}, shape[1]),
     )  # fmt: skip
+
+
+def _no_longer(a: str, b: str, more: int) -> Condition:
+    """A matrix that is square or wide; the diagonal of a tall one ends."""
+    text = f"size({a}) <= size({b})" + (f" + {more}" if more else "")
+
+    def of_lengths(shape: Shape, length: int) -> Shape:
+        return {**shape[0], a: length}, shape[1]
+
+    return Condition(
+        text,
+        "one axis longer than another",
+        lambda c: _length(c, a) <= _length(c, b) + more,
+        meet=lambda shape, random: of_lengths(shape, random.randint(1, shape[0][b] + more)),
+        miss=lambda shape, random: of_lengths(shape, shape[0][b] + more + random.randint(1, 5)),
+        chances=0,
+    )
+
+
+def _read_once(op: Op) -> Iterator[Condition]:
+    """Windows that overlap add up what is at one place; one window, or windows of one place, do not."""
+    derived = {r.axis.base for r in op.sizes if r.formula is not None}
+    for operand in (o for o in op.operands if o.is_tensor):
+        reads = {at for e in op.equations for at in e.reads if at.name == operand.name}
+        if len(reads) == 1 and all(i.is_Add or not i.args for at in reads for i in at.index):
+            (read,) = reads
+            over = [(a.base, free_axes(i)) for a, i in zip(operand.axes, read.index, strict=True) if i.is_Add]
+            taps = [sorted({a.base for a in axes} - derived) for _, axes in over]
+            if over and all(len(t) == 1 for t in taps):
+                yield _by_windows(read, {held: tap for (held, _), (tap,) in zip(over, taps, strict=True)})
+
+
+def _by_windows(read: At, taps: Mapping[str, str]) -> Condition:
+    """`taps`: the axis of a window's places by the axis that it is of."""
+
+    def holds(case: Case) -> bool:
+        at = places_read(read, case)
+        return len(at.unique()) == at.numel()
+
+    def meet(shape: Shape, random: Random) -> Shape:
+        """Windows of one place, or one window."""
+        if random.random() < 0.5:
+            return shape[0] | dict.fromkeys(taps.values(), 1), shape[1]
+        return shape[0] | {held: shape[0][tap] for held, tap in taps.items()}, shape[1]
+
+    def miss(shape: Shape, random: Random) -> Shape:
+        return shape[0] | {held: shape[0][tap] + random.randint(1, 4) for held, tap in taps.items()}, shape[1]
+
+    text = f"no place of {read.name} is read twice"
+    return Condition(text, "overwritten instead of accumulated", holds, False, meet, miss)
 
 
 def _length_1(a: str) -> Condition:

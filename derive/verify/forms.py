@@ -45,10 +45,10 @@ def less(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
 def other(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
     """Another tensor, scale, factor, length or mask, or a sum inside a root or a function changed."""
     yield from _degrees_of_freedom(value)
+    yield from masks(value, axes, ())
     yield from _tensors(value, tensors)
     yield from _scales(value, axes)
     yield from _extra(value, axes, tensors)
-    yield from masks(value, axes, ())
     yield from _inside(value)
 
 
@@ -184,16 +184,24 @@ def masks(value: Expr, axes: Sequence[Axis], others: Sequence[Boolean]) -> Itera
         for branch in (a, b):
             if branch != 0:
                 yield Change(f"with {branch} in place of {choice}", "missing mask", value.xreplace({choice: branch}))
+    if len(choices) > 1:
+        bare = value.replace(Where, lambda condition, a, b: a if b == 0 else b if a == 0 else Where(condition, a, b))
+        yield Change("without its masks", "missing mask", bare)
     for other in others if not choices else ():
         if free_axes(other) <= set(axes):
             yield Change(f"where {other} alone", "wrong mask", Where(other, value, S.Zero))
 
 
 def _inside(value: Expr) -> Iterator[Change]:
-    """Of what a root or a function is taken of: a term less, or outside of the root."""
+    """Of what a root or a function is taken of: a term less, or outside of the root; a sum in place of one of it."""
     for outer in sorted(value.atoms(Pow, Function), key=str):
         inner = outer.args[0]
         for term in inner.args if isinstance(inner, Add) else ():
+            if isinstance(term, At) and not free_axes(inner) - free_axes(term):
+                put = {p: p.func(inner, *p.args[1:]) for p in value.atoms(Pow) if p.base == term}
+                yield Change(f"with {inner} in place of {term}", "extra term", value.xreplace(put))
+            put = outer.xreplace({inner: inner - 2 * term})
+            yield Change(f"with {put} in place of {outer}", "wrong sign", value.xreplace({outer: put}))
             put = outer.xreplace({inner: inner - term})
             error = "degrees of freedom" if inner.atoms(Size) and not inner.atoms(At) else "missing term"
             yield Change(f"with {put} in place of {outer}", error, value.xreplace({outer: put}))

@@ -7,7 +7,7 @@ changed form of the derived gradient it is. What remains is to say which class o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -358,8 +358,16 @@ def _evidence(first: _Trial, subject: Subject) -> list[Evidence]:
         given = None if case is None else _answer(case, subject)
         if case is not None and given is not None:
             found = {n: g.detach() for n, g in given.gradients.items() if isinstance(g, Tensor)}
-            out.append(Evidence(case, found))
+            out.append(Evidence(case, found, _unmoved(case, found, subject)))
     return out
+
+
+def _unmoved(case: Case, given: Mapping[str, Tensor], subject: Subject) -> frozenset[str]:
+    """The gradients that are the same for another incoming gradient."""
+    other = replace(case, call=replace(case.call, cotangents=tuple(0.3 - 2 * c for c in case.call.cotangents)))
+    found = _answer(other, subject)
+    again = {} if found is None else {n: g for n, g in found.gradients.items() if isinstance(g, Tensor)}
+    return frozenset(n for n, g in given.items() if n in again and bool(g.any()) and torch.equal(g, again[n]))
 
 
 def _answer(case: Case, subject: Subject) -> Answer | None:
@@ -432,8 +440,9 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
         return "inputs modified"
     if "again" in kinds and (where is None or where.error != "strides"):  # what is read beside a tensor varies
         return "state kept between calls"
-    if explanations:
-        return explanations[0].error
+    if explanations:  # of two gradients, one lacks a mask because the other has it
+        errors = [e.error for e in explanations]
+        return next((e for e in errors if e == "mask on the wrong gradient"), errors[0])
     vague = where is None or not where.tells
     if vague and all(_stretched(d) for t in wrong for d in t.found if d.kind == "shape") and "shape" in kinds:
         return "wrong axis"

@@ -75,6 +75,12 @@ def overwritten(op: Op, operand: str) -> Iterator[Overwriting]:
             yield Overwriting(tuple(several))
 
 
+def places_read(read: At, case: Case) -> Tensor:
+    """Where in an input a read finds each of its elements, over its own axes; -1: nowhere."""
+    world = world_of(case.call)
+    return _places(read, replace(world, sizes=all_sizes(case.op, world.sizes)))
+
+
 def _places(read: At, world: World) -> Tensor:
     """Where in its tensor a read finds each of its elements, over its own axes; -1: nowhere."""
     axes = sorted_axes(free_axes(read))
