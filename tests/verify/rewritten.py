@@ -127,8 +127,10 @@ def _by_views(op: Op, backward: Backward) -> Backward:
     """Inputs and results lie the other way round in memory."""
 
     def turned(t: Any) -> Any:
-        return t.permute(*reversed(range(t.dim()))).contiguous().permute(*reversed(range(t.dim()))) \
-            if isinstance(t, Tensor) else t  # fmt: skip
+        if not isinstance(t, Tensor):
+            return t
+        order = tuple(reversed(range(t.dim())))
+        return t.permute(order).contiguous().permute(order)
 
     return lambda *given: tuple(turned(g) for g in backward(*map(turned, given)))
 
@@ -175,7 +177,9 @@ REWRITINGS: dict[str, Callable[[Op, Backward], Backward | None]] = {
 }
 
 
-def rewritten(ops: Sequence[str] = OPS, rewritings: Sequence[str] = tuple(REWRITINGS)) -> Iterator[tuple[Op, str, Backward]]:
+def rewritten(
+    ops: Sequence[str] = OPS, rewritings: Sequence[str] = tuple(REWRITINGS)
+) -> Iterator[tuple[Op, str, Backward]]:
     """Ops, the name of a rewriting, and the backward that it makes, of all that it makes one of."""
     for name in ops:
         op = find(name)

@@ -184,7 +184,7 @@ def test_what_a_forward_takes_is_asked_for_where_it_cannot_be_guessed() -> None:
         def backward(ctx, dy):
             return dy.flatten(1), None
 
-    with pytest.raises(DeriveError, match='--inputs "x: \\[n, d\\], heads: 2"'):
+    with pytest.raises(DeriveError, match=r'--inputs "x: \[n, d\], heads: 2"'):
         stands(Split)
     for text, message in {
         "y: [d]": "its forward takes no y; it takes x, heads",
