@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from derive.catalogue import catalogue, find, load_file
-from derive.commands.options import Backend, Device, File, Save, Saving, Seed
+from derive.commands.options import Backend, Device, Dtype, File, Save, Saving, Seed
+from derive.equations import Op
 from derive.errors import DeriveError
 
 
@@ -61,31 +62,61 @@ def verify_ops(
 def judge_candidate(
     candidate: Annotated[
         str | None,
-        typer.Argument(metavar="[FILE.py:NAME]", help="backward(d_output, *inputs), or a torch.autograd.Function."),
+        typer.Argument(
+            metavar="[FILE.py:NAME]",
+            help="backward(d_output, *inputs), a torch.autograd.Function, or FILE.py:namespace::op of torch.library.",
+        ),
     ] = None,
     op: Annotated[str, typer.Option("--op", metavar="OP", help="The op whose backward it claims to be.")] = "",
     file: File = None,
     formula: Annotated[
         str | None, typer.Option(metavar="TEXT", help='A formula in place of a function: "dx[..., d] = …".')
     ] = None,
+    forward: Annotated[
+        str, typer.Option(metavar="FILE.py:NAME", help="Without an op: the forward in PyTorch whose gradient it is.")
+    ] = "",
+    inputs: Annotated[
+        str, typer.Option(metavar="TEXT", help='Without an op: what it takes, as "x: [..., d], w: [d], eps: 1e-5".')
+    ] = "",
+    dtype: Annotated[
+        Dtype, typer.Option(help="What it is judged in; auto: the widest it accepts, or computes in, and those below.")
+    ] = Dtype.auto,
+    strict: Annotated[bool, typer.Option("--strict", help="Findings of precision make the exit status 1.")] = False,
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
-    """Hold a backward that someone else wrote against the derived one.
+    """Hold a backward that someone else wrote against the derived one, or without --op and --from against its forward.
 
     Exit status 0 if it is right, 1 if it is wrong, or right only somewhere, 2 if it could not be run.
     """
-    known = catalogue() if file is None else load_file(file)
-    if not op and file is not None and len(known) == 1:
-        op = known[0].name
-    if not op:
-        raise DeriveError("no op to judge by", fix="name it with --op OP")
     if (candidate is None) == (formula is None):
         raise DeriveError("nothing to judge, or two things", fix="give FILE.py:NAME or --formula TEXT")
     if formula is not None and device != "cpu":
         raise DeriveError("a formula is judged on the CPU", fix="leave out --device")
-    found = find(op, known)
+    if formula is not None and dtype is not Dtype.auto:
+        raise DeriveError("a formula has no dtype", fix="leave out --dtype")
+    by = None if not op and file is None else _op_of(op, file)
+    if by is None and candidate is None:
+        raise DeriveError("no op to judge a formula by", fix="name it with --op OP")
+    if by is not None and (forward or inputs):
+        said = "--forward" if forward else "--inputs"
+        raise DeriveError(f"{said} is for what no op is named for", fix=f"leave out {said}, or --op and --from")
     from derive.commands import verdicts  # needs PyTorch, which the other commands start without
 
-    if not verdicts.judge(found, candidate, formula, seed, device):
+    if by is None:
+        assert candidate is not None
+        right = verdicts.judge_by_forward(candidate, forward, inputs, dtype, strict, seed, device)
+    else:
+        right = verdicts.judge(by, candidate, formula, dtype, strict, seed, device)
+    if not right:
         raise typer.Exit(1)
+
+
+def _op_of(name: str, file: Path | None) -> Op:
+    """The op of that name, in the catalogue or the file, whose only op needs no name."""
+    known = None if file is None else load_file(file)
+    if name:
+        return find(name, known)
+    if known is None or len(known) > 1:
+        raise DeriveError("no op to judge by", fix="name it with --op OP")
+    return known[0]

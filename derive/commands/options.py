@@ -31,6 +31,16 @@ class Backend(StrEnum):
     cpu = "cpu"
 
 
+class Dtype(StrEnum):
+    """What a candidate is judged in; auto: the widest that it accepts, or what it computes in there."""
+
+    auto = "auto"
+    float64 = "float64"
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+
+
 File = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="A file of specs instead of the catalogue.")]
 Seed = Annotated[int, typer.Option(help="Where all random numbers start from.", min=0, max=2**32 - 1)]
 Device = Annotated[

@@ -18,16 +18,19 @@ from derive.errors import DeriveError
 from derive.live import build
 from derive.verify import view
 from derive.verify.battery import BATTERY
-from derive.verify.candidates import function, load
+from derive.verify.candidates import function, load, opened
 from derive.verify.curve import check, draw
 from derive.verify.differences import curves
 from derive.verify.elsewhere import placed
 from derive.verify.formula import of_formula, parse
+from derive.verify.inputs import by_example, written
 from derive.verify.judge import judge as judged
 from derive.verify.kernels import NoKernel, compiled
 from derive.verify.proof import Proof, prove
 from derive.verify.record import record
 from derive.verify.subjects import of_live
+from derive.verify.unspecified import standing as standing_for
+from derive.verify.unspecified import unspecified
 from derive.verify.verify import Verification, moving_case, verify_kernels
 from derive.verify.verify import verify as verified
 
@@ -136,18 +139,51 @@ def _plot(op: Op, save: str, seed: int, path: Path, backend: str, device: torch.
     draw(title, curves(case, gradients, (torch.float64, torch.float32)), path)
 
 
-def judge(op: Op, candidate: str | None, formula: str | None, seed: int, device: str = "cpu") -> bool:
-    """Print the verdict on a candidate, run on the device, or on a formula. True where it is right."""
+def judge(
+    op: Op, candidate: str | None, formula: str | None, dtype: str, strict: bool, seed: int, device: str = "cpu"
+) -> bool:
+    """Print the verdict on a candidate, run on the device, or on a formula. True where it is right.
+
+    `strict` also asks that nothing is to be said of its precision. `dtype` may be "auto".
+    """
     there = device_of(device)
     proofs: tuple[Proof, ...] | None = None
     with Console(stderr=True).status(f"deriving {op.name}, and holding the candidate against it"):
         if formula is None:
             assert candidate is not None
-            found = judged(op, placed(load(candidate, op), there), seed)
+            found = judged(op, placed(load(candidate, op, there), there), seed, _dtype_of(dtype))
         else:
             claimed = parse(formula, op.derivation)
             found = judged(op, of_formula(claimed, op.derivation), seed)
             found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
             proofs = prove(claimed, op.derivation) if found.right else ()
     Console(highlight=False, soft_wrap=True).print(view.verdict(found, proofs))
-    return found.right
+    return found.right and not (strict and found.findings)
+
+
+def _dtype_of(name: str) -> torch.dtype | None:
+    """The dtype of that name, None for "auto"."""
+    return None if name == "auto" else getattr(torch, name)
+
+
+def judge_by_forward(
+    candidate: str, forward: str, inputs: str, dtype: str, strict: bool, seed: int, device: str = "cpu"
+) -> bool:
+    """Print the verdict on a candidate that no spec is given for, held against the gradient of its forward.
+
+    `forward` names another than its own, `inputs` says what that takes. True where it is right.
+    """
+    there = device_of(device)
+    taken = written(inputs) if inputs else None
+    file, name = opened(candidate, forward, there), candidate.rpartition(":")[2]
+    given = unspecified(file.found, name, file.forward, f"the forward {forward}")
+    if taken is None and file.example is not None:
+        taken = by_example([p.name for p in given.parameters], file.example)
+    with Console(stderr=True).status(f"holding {name} against {given.whose}"):
+        standing = standing_for(given, taken, seed)
+        verdict = judged(standing.op, placed(given.subject(standing.op), there), seed, _dtype_of(dtype))
+        by = "finite differences" if standing.op.by_differences else "autograd"
+        how = ", ".join(map(str, standing.taken)) + (", guessed: --inputs says otherwise" if standing.guessed else "")
+        verdict = replace(verdict, notes=(*verdict.notes, f"held against {by} of {given.whose}, of {how}"))
+    Console(highlight=False, soft_wrap=True).print(view.verdict(verdict))
+    return verdict.right and not (strict and verdict.findings)

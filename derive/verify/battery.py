@@ -29,7 +29,7 @@ from derive.equations import Op
 from derive.terms.windows import is_window
 from derive.verify import values
 from derive.verify.cases import Case
-from derive.verify.situations import Situation, alike
+from derive.verify.situations import Situation, alike, takes_exponentials
 
 
 def cases(op: Op, seed: int = 0, situations: tuple[Situation, ...] | None = None) -> Iterator[Case]:
@@ -99,6 +99,18 @@ BATTERY: tuple[Situation, ...] = (
     ),
     Situation("large values", "saturated functions, exponentials that need their maximum", change=values.large),
     Situation("extreme values", "what overflows if it is not written with care", change=values.extreme),
+    Situation(
+        "scores far apart", "exponentials that are 0 beside others", change=values.far_apart, exponents=True,
+        applies=takes_exponentials,
+    ),
+    Situation(
+        "scores far above 0", "exponentials that overflow, where their quotient is a number", change=values.far_above,
+        exponents=True, applies=takes_exponentials,
+    ),
+    Situation(
+        "equal scores far below 0", "exponentials that are all 0, where their quotient is a number",
+        change=values.equal_below, exponents=True, applies=takes_exponentials,
+    ),
     Situation("other numbers", "a default that was written into the formula", numbers="other", applies=_has_numbers),
     Situation("numbers 0", "a form that divides by a number", numbers="zero", applies=_has_numbers),
     Situation(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
+from derive.desugaring.order import DIGITS
 from derive.equations import Op, Operand
+from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
 from derive.verify.leading import flat, unflat
+from derive.verify.opaque import Opaque
 from derive.verify.reference import World, execute
 
 EXACT = 1e-10
@@ -50,9 +53,10 @@ class Call:
                 out |= {a.base: n for a, n in zip(operand.axes, shape, strict=True)}
         return out
 
-    def arguments(self) -> list[Tensor | float]:
-        """Every argument of the forward, in the order of the op's operands."""
-        return [self.inputs[o.name] if o.is_tensor else self.numbers[o.name] for o in self.op.operands]
+    def arguments(self, inputs: Mapping[str, Tensor] | None = None) -> list[Tensor | float]:
+        """Every argument of the forward, in the order of the op's operands, tensors of other `inputs` if given."""
+        inputs = self.inputs if inputs is None else inputs
+        return [inputs[o.name] if o.is_tensor else self.numbers[o.name] for o in self.op.operands]
 
     def in_dtype(self, dtype: torch.dtype) -> Call:
         """The same call with real tensors of another dtype. What was one tensor stays one tensor."""
@@ -89,7 +93,7 @@ class Case:
         No way to compute it is closer than a few of these: `sin(30*x)` loses what `30*x` is rounded by. 0 where
         it jumps, as a maximum's gradient does beside a tie: there it would excuse anything.
         """
-        found = self._moved(_by_place(self.seed))
+        found = self._moved(by_place(self.seed))
         return {n: moved if moved <= self._jump * size else 0.0 for n, (moved, size) in found.items()}
 
     @cached_property
@@ -111,7 +115,7 @@ class Case:
         Cotangents are not as large, so that what they cancel in is rounded otherwise as well: `(a + b) - b` has the
         same error for every `a` beside a large `b`.
         """
-        call = _rounded(self.call.in_dtype(torch.float64), torch.finfo(self.call.dtype).eps, sign)
+        call = nudged(self.call.in_dtype(torch.float64), torch.finfo(self.call.dtype).eps, sign)
         outputs, gradients = reference(replace(call, cotangents=tuple(c * _UNEVEN for c in call.cotangents)))
         found = {n: (worst(o, self.outputs[n]), scale(o)) for n, o in outputs.items()}
         return found | {f"d{n}": (worst(g / _UNEVEN, self.gradients[n]), scale(g)) for n, g in gradients.items()}
@@ -127,8 +131,30 @@ def executed(call: Call) -> dict[str, Tensor]:
 
 
 def _executed(call: Call, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    world = execute(call.op, world_of(call, inputs))
-    return {name: unflat(call.op, name, world.tensors[name], call.leading) for name in call.op.outputs}
+    """As the equations are written; where they overflow, as they are with the largest exponent taken off.
+
+    Of an op without equations, as its forward computes them.
+    """
+    if isinstance(call.op, Opaque):
+        return call.op.outputs_of(call.arguments(inputs))
+    found = _outputs_of(call.op, call, inputs)
+    if all(bool(t.isfinite().all()) for t in found.values()):
+        return found
+    stable = _stable(call.op)
+    other = found if stable == call.op else _outputs_of(stable, call, inputs)
+    return other if all(bool(t.isfinite().all()) for t in other.values()) else found
+
+
+def _outputs_of(op: Op, call: Call, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    world = execute(op, world_of(call, inputs))
+    return {name: unflat(op, name, world.tensors[name], call.leading) for name in op.outputs}
+
+
+@lru_cache(maxsize=64)
+def _stable(op: Op) -> Op:
+    for rewriting in DIGITS:
+        op = rewriting(op)
+    return op
 
 
 def world_of(call: Call, inputs: Mapping[str, Tensor] | None = None) -> World:
@@ -140,7 +166,12 @@ def world_of(call: Call, inputs: Mapping[str, Tensor] | None = None) -> World:
 
 
 def reference(call: Call) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Outputs and gradients of the executed equations by autograd, in the call's own dtype."""
+    """Outputs and gradients of the executed equations by autograd, in the call's own dtype.
+
+    Of an op without equations that autograd knows nothing of, finite differences in the widest dtype that it takes.
+    """
+    if isinstance(call.op, Opaque) and call.op.by_differences:
+        return executed(call), call.op.differences(call.arguments(), call.cotangents)
     leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in call.op.differentiable}
     outputs = _executed(call, {**call.inputs, **leaves})
     gradients = autograd(list(outputs.values()), leaves, call.cotangents)
@@ -164,26 +195,32 @@ def case_of(situation: str, seed: int, call: Call) -> Case:
     """The call with what is right of it, in float64, and what may be missed by."""
     outputs, gradients = reference(call.in_dtype(torch.float64))
     close = EXACT if call.dtype == torch.float64 else _OUTPUT_UNITS * torch.finfo(call.dtype).eps
+    close += call.op.granted if isinstance(call.op, Opaque) else 0.0
     outputs_allowed = {name: close * scale(o) for name, o in outputs.items()}
     return Case(situation, seed, call, outputs, gradients, _allowed(call, gradients), outputs_allowed)
 
 
 def _allowed(call: Call, gradients: Mapping[str, Tensor]) -> dict[str, float]:
     """1e-10 in float64; below it twice the error of autograd over the equations and a few units in the last place."""
+    granted = call.op.granted if isinstance(call.op, Opaque) else 0.0
     if call.dtype == torch.float64:
-        return {name: EXACT * scale(g) for name, g in gradients.items()}
-    few = _UNITS * torch.finfo(call.dtype).eps
-    _, plain = reference(call)
+        return {name: (EXACT + granted) * scale(g) for name, g in gradients.items()}
+    few = _UNITS * torch.finfo(call.dtype).eps + granted
+    try:
+        plain = reference(call)[1]
+    except DeriveError:  # a forward that is no equations may refuse the dtype
+        plain = dict(gradients)
     return {n: few * scale(g) + 2 * worst(plain[n], g) for n, g in gradients.items()}
 
 
-def _rounded(call: Call, eps: float, sign: Callable[[Tensor], Tensor]) -> Call:
-    """The call with real inputs up or down by one unit in the last place. What was one tensor stays one tensor."""
-    made = {id(t): t * (1 + eps * sign(t)) for t in call.inputs.values() if t.is_floating_point()}
+def nudged(call: Call, step: float, sign: Callable[[Tensor], Tensor]) -> Call:
+    """The call with real inputs a relative step up or down. What was one tensor stays one tensor."""
+    inputs = call.inputs.values()
+    made = {id(t): (t * (1 + step * sign(t))).to(t.dtype) for t in inputs if t.is_floating_point()}
     return replace(call, inputs={n: made.get(id(t), t) for n, t in call.inputs.items()})
 
 
-def _by_place(seed: int) -> Callable[[Tensor], Tensor]:
+def by_place(seed: int) -> Callable[[Tensor], Tensor]:
     """Up or down by chance."""
     generator = torch.Generator().manual_seed(seed)
     return lambda t: torch.randint(0, 2, t.shape, generator=generator).double() * 2 - 1

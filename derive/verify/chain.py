@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from derive.adjoint import Stepwise
 from derive.lowering.definitions import Definition
@@ -16,11 +17,16 @@ from derive.verify.leading import flat
 from derive.verify.reference import World, execute
 
 
-def chain_world(derivation: Derivation, call: Call) -> World:
-    """The forward executed in float64, the cotangents by their names, and the lengths of all axes of all adjoints."""
+def chain_world(
+    derivation: Derivation, call: Call, functions: Mapping[str, Callable[..., Tensor]] | None = None
+) -> World:
+    """The forward executed in float64, the cotangents by their names, and the lengths of all axes of all adjoints.
+
+    `functions` stand in the forward for those of their name.
+    """
     steps: Stepwise = derivation.steps
     call = replace(call.in_dtype(torch.float64), op=steps.op)
-    world = execute(steps.op, world_of(call))
+    world = execute(steps.op, replace(world_of(call), functions=functions or {}))
     given = zip(steps.cotangents, call.cotangents, strict=True)
     world = world.having({c.target.name: flat(steps.op, c.of, t, call.leading) for c, t in given})
     sizes: dict[str, int] = {}

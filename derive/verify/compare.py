@@ -76,6 +76,8 @@ def _gradient(case: Case, operand: str, got: Tensor | None) -> list[Disagreement
     name, want = f"d{operand}", case.gradients[operand]
     dtype = case.call.inputs[operand].dtype
     if got is None:
+        if not bool(want.any()):  # as autograd has it of what an output does not depend on
+            return []
         return [Disagreement(case, "missing", name, f"{name} is None, expected a gradient")]
     if got.shape != want.shape:
         text = f"{name} has shape {list(got.shape)}, expected {list(want.shape)}"

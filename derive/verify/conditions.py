@@ -1,147 +1,467 @@
-"""Where a subject is right: a property of the call that every case it gets right has, and none that it gets wrong.
+"""Where a subject is right: a property of calls that every call it gets right has, and none that it gets wrong.
 
-Properties are read off the cases themselves, so that no list of known bugs is needed: strides, repeated indices, ties,
-zeros, sizes that coincide, the number of leading axes, the dtype.
+No list of known bugs is needed: strides, repeated indices, ties, zeros, lengths that coincide or that whole blocks
+divide, the number of leading axes, the dtype. A property that the battery leaves standing is only a guess, and is
+tried on fresh calls made to refute it, twenty that have it and twenty that lack it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from random import Random
+from typing import Protocol
 
 import torch
+from sympy import S
 from torch import Tensor
 
-from derive.terms.axes import PACK_NAME
+from derive.equations import Op, Operand
+from derive.terms.axes import PACK_NAME, free_axes
+from derive.terms.elements import At
 from derive.verify.cases import Case
+from derive.verify.lengths import fitting, free_axes_of, places
+from derive.verify.overwriting import places_read
+from derive.verify.situations import Situation
 
 _NOTHING = 1e-9
 _SHORT = 100
-_MODEST = 20.0  # a value up to which exponentials are harmless
+_MODEST = (20.0, 300.0)  # values up to which exponentials are harmless, and so are products of them
+_FAR = 700.0  # beyond which exponentials are no numbers, nor 0 those of less
+_BLOCKS = (256, 128, 64, 32, 16, 8, 4, 2)  # longest first: who is wrong of whole ones of these drops no shorter one
+_TWENTY = 20
+_BY_CHANCE = 2  # of twenty
+_TRIES = 3  # made for each that is wanted: some have not the property that they were made to have
+_PAIRS = 4  # of properties, that are tried together
+_MOST_LEADING = 3
+_ROOM = 2**17  # places of the largest equation of a fresh case
+
+Shape = tuple[dict[str, int], tuple[int, ...]]
+"""The lengths of the axes that a caller chooses, and of the leading ones."""
 
 
-@dataclass(frozen=True)
+Fit = Callable[[Shape, Random], Shape]
+"""Makes a drawn shape one that has a property, or lacks it."""
+
+
+def _as_drawn(shape: Shape, random: Random) -> Shape:
+    return shape
+
+
+@dataclass(frozen=True, eq=False)
 class Condition:
-    """A property of calls in words ("gamma is nowhere 0"), and the class of error of what is right only there."""
+    """A property of calls in words ("gamma is nowhere 0"), and the class of error of what is right only there.
+
+    `meet` and `miss` change a shape so that the property is had, or only just not. `tells`: being right only there
+    says why it is wrong elsewhere. `shows`: a call without the property is large enough to see what went wrong, as
+    one of the shape `example` is. `chances`: how many of twenty calls without it may be right.
+    """
 
     text: str
     error: str
+    holds: Callable[[Case], bool]
+    tells: bool = True
+    meet: Fit = _as_drawn
+    miss: Fit = _as_drawn
+    shows: Callable[[Case], bool] = lambda case: True
+    example: Callable[[Shape], Shape] = lambda shape: shape
+    chances: int = _BY_CHANCE
 
 
-_MANY = 5
-"""Right cases of which one may be so by chance."""
+class Tried(Protocol):
+    """One situation with its case, and whether the candidate was wrong there."""
 
-Held = dict[Condition, bool]
-"""Properties, each with whether a case has it."""
+    @property
+    def situation(self) -> Situation: ...
+    @property
+    def case(self) -> Case: ...
+    @property
+    def wrong(self) -> bool: ...
 
 
-def separating(right: Sequence[Case], wrong: Sequence[Case], gradients: Sequence[str]) -> Condition | None:
-    """The property, or two together, that all cases in `right` have and none in `wrong`; None where there is none.
+Try = Callable[[Situation, Case], bool | None]
+"""Whether the candidate is wrong of a fresh case; None where it need not accept it."""
 
-    Cases in which the gradients in question are empty or next to 0 say nothing for being right, and are left out.
+
+def separating(op: Op, tried: Sequence[Tried], gradients: Sequence[str], again: Try, seed: int) -> Condition | None:
+    """The first property, or two together, that separates right from wrong there and on fresh cases; None: none does.
+
+    Cases in which the gradients in question are empty or next to 0 say nothing for being right, and those in which
+    each input is one number little, as all elements are alike there. They are left out.
     """
-    asked = [g.removeprefix("d") for g in gradients]
-    right = [c for c in right if any(bool((c.gradients[n].abs() > _NOTHING).any()) for n in asked or c.gradients)]
-    if not right or not wrong:
+    right = [t for t in tried if not t.wrong and _says_something(t.case, gradients) and not _is_one_number(t.case)]
+    wrong = [t for t in tried if t.wrong]
+    if not wrong:
         return None
-    held = [dict(_properties(c)) for c in (*right, *wrong)]
-    of_right, of_wrong = held[: len(right)], held[len(right) :]
-    shared = [c for c in of_right[0] if all(h.get(c, True) for h in of_right)]
-    for size in (1, 2) if len(right) > 2 else (1,):  # two properties of two cases prove nothing
-        for some in itertools.combinations(shared, size):
-            if all(any(not h.get(c, True) for c in some) for h in of_wrong):
-                return Condition(" and ".join(c.text for c in some), some[0].error)
-    return but_by_chance(of_right, of_wrong)
-
-
-def but_by_chance(right: Sequence[Held], wrong: Sequence[Held]) -> Condition | None:
-    """The property that one of many right cases lacks, and all wrong ones: that is right by chance.
-
-    Of two places that are overwritten, one may have had nothing to lose.
-    """
-    for condition in right[0] if len(right) >= _MANY else ():
-        lacking = sum(not h.get(condition, True) for h in right)
-        if lacking == 1 and not any(h.get(condition, True) for h in wrong):
-            return replace(condition, text=f"{condition.text}, or by chance")
+    own = conditions(op)
+    held = {c: [c.holds(t.case) for t in right] for c in own}
+    lacked = {c: [not c.holds(t.case) for t in wrong] for c in own}
+    singles = [c for c in own if all(lacked[c]) and (all(held[c]) or _but_one(held[c]))]
+    shared = [c for c in own if right and all(held[c]) and c not in singles]
+    pairs = [
+        _both(a, b) for a, b in itertools.combinations(shared, 2)
+        if all(x or y for x, y in zip(lacked[a], lacked[b], strict=True))
+    ] if len(right) > 2 else []  # fmt: skip
+    refuting: list[Case] = []  # fresh cases that are wrong
+    for condition in (*singles, *pairs[:_PAIRS]):
+        if not any(map(condition.holds, refuting)):
+            found = tested(condition, op, tried, gradients, again, seed)
+            if isinstance(found, Condition):
+                return found
+            refuting += [found] if isinstance(found, Case) else []
     return None
 
 
-def _properties(case: Case) -> Iterator[tuple[Condition, bool]]:
-    """Properties in the order in which they are preferred, each with whether the case has it."""
-    yield from _layout(case)
-    yield from _values(case)
-    yield from _precision(case)
-    yield from _sizes(case)
+def tested(
+    condition: Condition, op: Op, tried: Sequence[Tried], gradients: Sequence[str], again: Try, seed: int
+) -> Condition | Case | None:
+    """The condition, if all of twenty fresh cases that have it are right, and those that lack it wrong.
+
+    Of those that lack it two may be right by chance, and that is said: of two places that are overwritten, one may
+    have had nothing to lose. Else the case that has it and is wrong, or None.
+    """
+    fresh = {side: _fresh(condition, side, op, tried, seed) for side in (True, False)}
+    count, chances = {True: 0, False: 0}, 0
+    while any(n < _TWENTY for n in count.values()) and fresh:  # in turn, so that either side refutes it soon
+        for side, cases in list(fresh.items()):
+            found = _next(cases, condition, side, gradients, again) if count[side] < _TWENTY else None
+            if found is None:
+                del fresh[side]
+                continue
+            case, wrong = found
+            if side and wrong:
+                return case
+            count[side] += 1
+            chances += not side and not wrong
+            if chances > condition.chances:
+                return None
+    if not all(count.values()):
+        return None
+    return replace(condition, text=f"{condition.text}, or by chance" if chances else condition.text)
 
 
-def _layout(case: Case) -> Iterator[tuple[Condition, bool]]:
-    call = case.call
-    dys, inputs = call.cotangents, list(call.inputs.values())
-    strides = "strides"
-    yield Condition("the incoming gradient has no stride 0", strides), not any(_expanded(t) for t in dys)
-    plain = [t.is_contiguous() for t in dys]
-    yield Condition("the incoming gradient is contiguous", strides), all(plain)
-    text = "the incoming gradient is contiguous, or one number expanded"
-    yield Condition(text, strides), all(p or not any(t.stride()) for p, t in zip(plain, dys, strict=True))
-    yield Condition("the inputs are contiguous", strides), all(t.is_contiguous() for t in inputs)
-    yield (
-        Condition("the incoming gradient is the same everywhere", "wrong use of the incoming gradient"),
-        all(_constant(t) for t in dys),
+def _next(
+    fresh: Iterator[tuple[Situation, Case]], condition: Condition, side: bool, gradients: Sequence[str], again: Try
+) -> tuple[Case, bool] | None:
+    """The next case that says something, and whether it is wrong."""
+    for situation, case in fresh:
+        wrong = again(situation, case) if condition.holds(case) == side else None
+        if wrong is not None and (wrong or _says_something(case, gradients)):
+            return case, wrong
+    return None
+
+
+def _fresh(
+    condition: Condition, side: bool, op: Op, tried: Sequence[Tried], seed: int
+) -> Iterator[tuple[Situation, Case]]:
+    """Cases of the situations that had the property, or lacked it, at other seeds, and lengths where these are free.
+
+    Of a property of the lengths, cases of one situation that leaves these free.
+    """
+    random = Random(seed)
+    wanted, free = condition.meet if side else condition.miss, [t for t in tried if _is_free(t.situation)][:1]
+    of_lengths = condition.meet is not _as_drawn or condition.miss is not _as_drawn
+    mine = free if of_lengths else [t for t in tried if condition.holds(t.case) == side] or free
+    for k in range(_TRIES * _TWENTY if mine else 0):
+        situation = mine[k % len(mine)].situation
+        lengths: Mapping[str, int] | None = None
+        leading = mine[k % len(mine)].case.call.leading
+        if _is_free(situation):
+            drawn = (_drawn(op, leading, random, longest) for longest in (9, 4, 2))
+            shapes = (wanted(shape, random) if k % 2 or side else shape for shape in drawn)
+            found = next((shape for shape in shapes if _has_room(op, shape)), None)
+            if found is None:
+                continue
+            lengths, leading = found
+        case = situation.make(op, seed + 1000 + k, lengths, leading)
+        if case is not None:
+            yield situation, case
+
+
+def _is_free(situation: Situation) -> bool:
+    return situation.lengths == "distinct" and situation.indices != "distinct"
+
+
+def _has_room(op: Op, shape: Shape) -> bool:
+    sizes = fitting(op, {**shape[0], PACK_NAME: math.prod(shape[1])})
+    return sizes is not None and places(op, sizes) <= _ROOM
+
+
+def _drawn(op: Op, leading: tuple[int, ...], random: Random, longest: int) -> Shape:
+    axes = [a for a in free_axes_of(op) if a != PACK_NAME]
+    return {a: random.randint(2, longest) for a in axes}, tuple(random.randint(2, min(longest, 5)) for _ in leading)
+
+
+def _says_something(case: Case, gradients: Sequence[str]) -> bool:
+    names = [n for n in (g.removeprefix("d") for g in gradients) if n in case.gradients]
+    return any(bool((case.gradients[n].abs() > _NOTHING).any()) for n in names or case.gradients)
+
+
+def _is_one_number(case: Case) -> bool:
+    inputs = [case.call.inputs[o.name] for o in case.op.differentiable]
+    return any(t.numel() > 1 for t in inputs) and all(map(_constant, inputs))
+
+
+def _but_one(held: Sequence[bool]) -> bool:
+    return len(held) >= 5 and sum(held) == len(held) - 1
+
+
+def _both(a: Condition, b: Condition) -> Condition:
+    return Condition(
+        f"{a.text} and {b.text}",
+        a.error,
+        lambda case: a.holds(case) and b.holds(case),
+        a.tells and b.tells,
+        lambda shape, random: b.meet(a.meet(shape, random), random),
+        lambda shape, random: (a if random.random() < 0.5 else b).miss(shape, random),
+        lambda case: a.shows(case) and b.shows(case),
     )
-    yield Condition("no tensor is given twice", "aliasing"), len({id(t) for t in inputs}) == len(inputs)
 
 
-def _values(case: Case) -> Iterator[tuple[Condition, bool]]:
-    for operand in case.op.operands:
-        name = operand.name
+# --- the properties that are known -----------------------------------------------------------------------------------
+
+
+def conditions(op: Op) -> tuple[Condition, ...]:
+    """Properties of an op's calls, in the order in which they are preferred."""
+    return (*_layout(op), *_values(op), *_precision(op), *_leading(op), *_sizes(op))
+
+
+def _layout(op: Op) -> Iterator[Condition]:
+    strides = "strides"
+    yield Condition(
+        "the incoming gradient has no stride 0", strides, lambda c: not any(map(_expanded, c.call.cotangents))
+    )
+    yield Condition(
+        "the incoming gradient is contiguous", strides, lambda c: all(t.is_contiguous() for t in c.call.cotangents)
+    )
+    yield Condition(
+        "the incoming gradient is contiguous, or one number expanded",
+        strides,
+        lambda c: all(t.is_contiguous() or not any(t.stride()) for t in c.call.cotangents),
+    )
+    yield Condition(
+        "the inputs are contiguous", strides, lambda c: all(t.is_contiguous() for t in c.call.inputs.values())
+    )
+    yield Condition(
+        "the incoming gradient is the same everywhere",
+        "wrong use of the incoming gradient",
+        lambda c: all(map(_constant, c.call.cotangents)),
+        tells=False,
+    )
+    yield Condition(
+        "no tensor is given twice", "aliasing", lambda c: len({*map(id, c.call.inputs.values())}) == len(c.call.inputs)
+    )
+
+
+def _values(op: Op) -> Iterator[Condition]:
+    for operand in op.operands:
         if operand.kind == "index":
-            text = f"no value of {name} is repeated"
-            t = case.call.inputs[name]
-            yield Condition(text, "overwritten instead of accumulated"), len(t.unique()) == t.numel()
+            yield _of(operand, "no value of {} is repeated", "overwritten instead of accumulated", _differ)
+        elif operand.kind == "constant":
+            error = "rows of padding" if _is_mask(op, operand) else "singular point"
+            yield _of(operand, "{} is nowhere 0", error, _nowhere_zero)
         elif operand.kind == "tensor":
-            t = case.call.inputs[name]
-            yield Condition(f"{name} is nowhere 0", "singular point"), not bool((t == 0).any())
-            yield Condition(f"no two values of {name} are equal", "singular point"), len(t.unique()) == t.numel()
-            text = f"no value of {name} is above {_MODEST:g} in size"
-            yield Condition(text, "overflow"), not bool((t.abs() > _MODEST).any())
+            yield _of(operand, "{} is nowhere 0", "singular point", _nowhere_zero)
+            yield _of(operand, "no two values of {} are equal", "singular point", _differ)
+            yield _of(operand, f"the values of {{}} are less than {_FAR:g} apart", "overflow", _near)
+            for most in _MODEST:
+                yield _of(operand, f"no value of {{}} is above {most:g} in size", "overflow", _at_most(most))
+            yield _of(operand, f"no value of {{}} is above {_FAR:g}", "overflow", _none_above)
+            yield _of(operand, f"no value of {{}} is below {-_FAR:g}", "overflow", lambda t: _none_above(-t))
         elif operand.kind == "scalar" and operand.has_default:
-            text = f"{name} is {operand.default:g}"
-            yield Condition(text, "number written into the formula"), case.call.numbers[name] == operand.default
+            yield _is_default(operand)
 
 
-def _precision(case: Case) -> Iterator[tuple[Condition, bool]]:
-    dtype = case.call.dtype
-    yield Condition("the inputs are float32 or float64", "precision"), dtype in (torch.float32, torch.float64)
-    yield Condition("the inputs are float64", "precision"), dtype == torch.float64
-    yield Condition("the inputs are not float16", "precision"), dtype != torch.float16
-    for axis, length in case.call.lengths.items():
-        short = dtype.itemsize > 2 or length <= _SHORT
-        yield Condition(f"half-precision sums over {axis} are short", "precision"), short
+def _of(operand: Operand, text: str, error: str, holds: Callable[[Tensor], bool]) -> Condition:
+    return Condition(text.format(operand.name), error, lambda case: holds(case.call.inputs[operand.name]))
 
 
-def _sizes(case: Case) -> Iterator[tuple[Condition, bool]]:
-    call = case.call
-    empty = any(t.numel() == 0 for t in call.inputs.values())
-    yield Condition("no axis is empty", "empty axis"), not empty
-    if any(a.is_pack for o in case.op.operands for a in o.axes):
-        count = len(call.leading)
-        words = {0: "there are no leading axes", 1: "there is one leading axis", 2: "there are two leading axes"}
-        for k, text in words.items():
-            yield Condition(text, "leading axes"), count == k
-        yield Condition("there is at least one leading axis", "leading axes"), count > 0
-        yield Condition("there is at most one leading axis", "leading axes"), count < 2
-    lengths = {a: n for a, n in call.lengths.items() if a != PACK_NAME}
-    for a, b in itertools.combinations(lengths, 2):
-        yield Condition(f"size({a}) = size({b})", "wrong axis"), lengths[a] == lengths[b]
-    if PACK_NAME in call.lengths:
-        for a, n in lengths.items():
-            text = f"size({a}) = size(...)"
-            yield Condition(text, "wrong axis"), n == math.prod(call.leading)
-    for a, n in lengths.items():
-        yield Condition(f"size({a}) = 1", "wrong axis"), n == 1
-        yield Condition(f"size({a}) > 1", "axis of length 1"), n > 1
+def _is_mask(op: Op, operand: Operand) -> bool:
+    """Whether a constant of fewer axes than an input leaves rows of it out where it is 0: all that reads it is 0."""
+    if not any({*operand.axes} < {*o.axes} for o in op.differentiable):
+        return False
+    reading = [(e, {at: S.Zero for at in e.reads if at.name == operand.name}) for e in op.equations]
+    return all(e.body.xreplace(put) == 0 for e, put in reading if put)
+
+
+def _is_default(operand: Operand) -> Condition:
+    text = f"{operand.name} is {operand.default:g}"
+    return Condition(
+        text, "number written into the formula", lambda c: c.call.numbers[operand.name] == operand.default
+    )
+
+
+def _differ(t: Tensor) -> bool:
+    return len(t.unique()) == t.numel()
+
+
+def _nowhere_zero(t: Tensor) -> bool:
+    return not bool((t == 0).any())
+
+
+def _near(t: Tensor) -> bool:
+    return not t.numel() or float(t.max() - t.min()) < _FAR
+
+
+def _none_above(t: Tensor) -> bool:
+    return not bool((t > _FAR).any())
+
+
+def _at_most(most: float) -> Callable[[Tensor], bool]:
+    return lambda t: not bool((t.abs() > most).any())
+
+
+def _precision(op: Op) -> Iterator[Condition]:
+    wide = (torch.float32, torch.float64)
+    yield Condition("the inputs are float32 or float64", "precision", lambda c: c.call.dtype in wide)
+    yield Condition("the inputs are float64", "precision", lambda c: c.call.dtype == torch.float64)
+    yield Condition("the inputs are not float16", "precision", lambda c: c.call.dtype != torch.float16)
+    for axis in free_axes_of(op):
+        yield _sums_are_short(axis)
+
+
+def _sums_are_short(axis: str) -> Condition:
+    text = f"half-precision sums over {axis} are short"
+    return Condition(text, "precision", lambda c: c.call.dtype.itemsize > 2 or c.call.lengths[axis] <= _SHORT)
+
+
+def _leading(op: Op) -> Iterator[Condition]:
+    if any(a.is_pack for o in op.operands for a in o.axes):
+        yield _leading_axes("there are no leading axes", 0, 0)
+        yield _leading_axes("there is one leading axis", 1, 1)
+        yield _leading_axes("there are two leading axes", 2, 2)
+        yield _leading_axes("there is at least one leading axis", 1, _MOST_LEADING)
+        yield _leading_axes("there is at most one leading axis", 0, 1)
+
+
+def _leading_axes(text: str, low: int, high: int) -> Condition:
+    """What is read as a matrix has one leading axis."""
+
+    def of_count(counts: Sequence[int]) -> Fit:
+        return lambda shape, random: (shape[0], tuple(random.randint(2, 5) for _ in range(random.choice(counts))))
+
+    inside = range(low, high + 1)
+    outside = [k for k in range(_MOST_LEADING + 1) if k not in inside]
+    return Condition(
+        text, "leading axes", lambda c: len(c.call.leading) in inside, False, of_count(inside), of_count(outside)
+    )
+
+
+def _sizes(op: Op) -> Iterator[Condition]:
+    yield Condition("no axis is empty", "empty axis", lambda c: all(t.numel() for t in c.call.inputs.values()))
+    every = free_axes_of(op)
+    own = [a for a in every if a != PACK_NAME]
+    for a, b in (*itertools.combinations(own, 2), *((a, PACK_NAME) for a in own if PACK_NAME in every)):
+        yield _same_length(a, b)
+    for a, b in itertools.permutations(own, 2):
+        yield _no_longer(a, b, 0)
+        yield _no_longer(a, b, 1)
+    yield from _read_once(op)
+    for a in own:
+        yield _length_1(a)
+        yield _longer(a)
+    for a, block in itertools.product(every, _BLOCKS):
+        yield _whole_blocks(a, block)
+
+
+def _same_length(a: str, b: str) -> Condition:
+    text = f"size({a}) = size({b})"
+    return Condition(
+        text, "wrong axis", lambda c: _length(c, a) == _length(c, b), False,
+        meet=lambda shape, random: ({**shape[0], a: shape[0].get(b, math.prod(shape[1]))}, shape[1]),
+    )  # fmt: skip
+
+
+def _no_longer(a: str, b: str, more: int) -> Condition:
+    """A matrix that is square or wide; the diagonal of a tall one ends."""
+    text = f"size({a}) <= size({b})" + (f" + {more}" if more else "")
+
+    def of_lengths(shape: Shape, length: int) -> Shape:
+        return {**shape[0], a: length}, shape[1]
+
+    return Condition(
+        text,
+        "one axis longer than another",
+        lambda c: _length(c, a) <= _length(c, b) + more,
+        meet=lambda shape, random: of_lengths(shape, random.randint(1, shape[0][b] + more)),
+        miss=lambda shape, random: of_lengths(shape, shape[0][b] + more + random.randint(1, 5)),
+        chances=0,
+    )
+
+
+def _read_once(op: Op) -> Iterator[Condition]:
+    """Windows that overlap add up what is at one place; one window, or windows of one place, do not."""
+    derived = {r.axis.base for r in op.sizes if r.formula is not None}
+    for operand in (o for o in op.operands if o.is_tensor):
+        reads = {at for e in op.equations for at in e.reads if at.name == operand.name}
+        if len(reads) == 1 and all(i.is_Add or not i.args for at in reads for i in at.index):
+            (read,) = reads
+            over = [(a.base, free_axes(i)) for a, i in zip(operand.axes, read.index, strict=True) if i.is_Add]
+            taps = [sorted({a.base for a in axes} - derived) for _, axes in over]
+            if over and all(len(t) == 1 for t in taps):
+                yield _by_windows(read, {held: tap for (held, _), (tap,) in zip(over, taps, strict=True)})
+
+
+def _by_windows(read: At, taps: Mapping[str, str]) -> Condition:
+    """`taps`: the axis of a window's places by the axis that it is of."""
+
+    def holds(case: Case) -> bool:
+        at = places_read(read, case)
+        return len(at.unique()) == at.numel()
+
+    def meet(shape: Shape, random: Random) -> Shape:
+        """Windows of one place, or one window."""
+        if random.random() < 0.5:
+            return shape[0] | dict.fromkeys(taps.values(), 1), shape[1]
+        return shape[0] | {held: shape[0][tap] for held, tap in taps.items()}, shape[1]
+
+    def miss(shape: Shape, random: Random) -> Shape:
+        return shape[0] | {held: shape[0][tap] + random.randint(1, 4) for held, tap in taps.items()}, shape[1]
+
+    text = f"no place of {read.name} is read twice"
+    return Condition(text, "overwritten instead of accumulated", holds, False, meet, miss)
+
+
+def _length_1(a: str) -> Condition:
+    return Condition(f"size({a}) = 1", "wrong axis", lambda c: _length(c, a) == 1, False, meet=_with(a, 1))
+
+
+def _longer(a: str) -> Condition:
+    return Condition(f"size({a}) > 1", "axis of length 1", lambda c: _length(c, a) > 1, miss=_with(a, 1))
+
+
+def _with(axis: str, length: int) -> Fit:
+    return lambda shape, random: _of_length(shape, axis, length)
+
+
+def _of_length(shape: Shape, axis: str, length: int) -> Shape:
+    if axis != PACK_NAME:
+        return {**shape[0], axis: length}, shape[1]
+    return shape[0], (*(1 for _ in shape[1][1:]), length) if shape[1] else ()
+
+
+def _whole_blocks(axis: str, block: int) -> Condition:
+    """Loops over whole blocks leave out what is behind the last of them, or read beyond the end."""
+
+    def miss(shape: Shape, random: Random) -> Shape:
+        return _of_length(shape, axis, block // 2 * random.choice((1, 3)))  # whole blocks of half the size
+
+    return Condition(
+        f"size({axis}) is a multiple of {block}",
+        "last block dropped",
+        lambda c: _length(c, axis) % block == 0,
+        meet=lambda shape, random: _of_length(shape, axis, block * random.randint(1, 3)),
+        miss=miss,
+        shows=lambda c: _length(c, axis) > block,
+        example=lambda shape: _of_length(shape, axis, block + 1),
+        chances=0,
+    )
+
+
+def _length(case: Case, axis: str) -> int:
+    return math.prod(case.call.leading) if axis == PACK_NAME else case.call.lengths[axis]
 
 
 def _expanded(t: Tensor) -> bool:

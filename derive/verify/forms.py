@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sympy import Add, Expr, Integer, Mul, S
+from sympy import Add, Expr, Function, Integer, Mul, Not, Pow, S
+from sympy.logic.boolalg import Boolean
 
 from derive.algebra import opened, sigma
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar, Tensor
 from derive.terms.reductions import Sigma
 
@@ -41,16 +43,20 @@ def less(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
 
 
 def other(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
-    """Another tensor, scale or factor."""
+    """Another tensor, scale, factor, length or mask, or a sum inside a root or a function changed."""
+    yield from _degrees_of_freedom(value)
+    yield from masks(value, axes, ())
     yield from _tensors(value, tensors)
-    yield from _scales(value)
+    yield from _scales(value, axes)
     yield from _extra(value, axes, tensors)
+    yield from _inside(value)
 
 
 def changes(value: Expr, axes: Sequence[Axis], tensors: Tensors) -> Iterator[Change]:
     """Every changed form of a definition over `axes`, likely ones first. `tensors` may stand in for those it reads."""
     yield from less(value, axes)
     yield from other(value, axes, tensors)
+    yield from alone(value)
 
 
 def moved(value: Expr, others: Sequence[tuple[str, tuple[Axis, ...]]]) -> Iterator[tuple[At, str]]:
@@ -69,10 +75,15 @@ def _terms(value: Expr) -> Iterator[Change]:
         for term in parts:
             yield Change(f"without the term {_signed(term)}", "missing term", value - term)
         for term in parts:
-            if len(parts) > 2:
-                yield Change(f"with the term {_signed(term)} alone", "overwritten instead of accumulated", term)
             yield Change(f"with the term {_signed(term)} twice", "term counted twice", value + term)
             yield Change(f"with the sign of {_signed(term)} reversed", "wrong sign", value - 2 * term)
+
+
+def alone(value: Expr) -> Iterator[Change]:
+    """Of several terms one: each was written over the one before."""
+    parts = Add.make_args(value)
+    for term in parts if len(parts) > 2 else ():
+        yield Change(f"with the term {_signed(term)} alone", "overwritten instead of accumulated", term)
 
 
 def _factors_of_all(value: Expr) -> Iterator[Change]:
@@ -154,8 +165,56 @@ def _tensors(value: Expr, tensors: Tensors) -> Iterator[Change]:
                 yield Change(f"with {other} in place of {name}", "wrong saved tensor", value.xreplace(put))
 
 
-def _scales(value: Expr) -> Iterator[Change]:
-    sizes = sorted({Size(a) for s in value.atoms(Sigma) for a in s.over} | value.atoms(Size), key=str)
+def _degrees_of_freedom(value: Expr) -> Iterator[Change]:
+    """One less than a length in its place, or the length where there was one less."""
+    for size in sorted(value.atoms(Size), key=str):
+        less = {a: a + 1 for a in value.atoms(Add) if a == size - 1}
+        text = f"with {size} in place of {size - 1}" if less else f"with {size - 1} in place of {size}"
+        yield Change(text, "degrees of freedom", value.xreplace(less or {size: size - 1}))
+
+
+def masks(value: Expr, axes: Sequence[Axis], others: Sequence[Boolean]) -> Iterator[Change]:
+    """A choice taken the other way, not made, or made by another condition; what has none under one of the others."""
+    choices = sorted(value.atoms(Where), key=str)
+    for choice in choices:
+        condition, a, b = choice.args
+        for other in (Not(condition), *(o for o in others if o != condition and free_axes(o) <= free_axes(choice))):
+            put = {choice: Where(other, a, b)}
+            yield Change(f"with {other} in place of {condition}", "wrong mask", value.xreplace(put))
+        for branch in (a, b):
+            if branch != 0:
+                yield Change(f"with {branch} in place of {choice}", "missing mask", value.xreplace({choice: branch}))
+    if len(choices) > 1:
+        bare = value.replace(Where, lambda condition, a, b: a if b == 0 else b if a == 0 else Where(condition, a, b))
+        yield Change("without its masks", "missing mask", bare)
+    for other in others if not choices else ():
+        if free_axes(other) <= set(axes):
+            yield Change(f"where {other} alone", "wrong mask", Where(other, value, S.Zero))
+
+
+def _inside(value: Expr) -> Iterator[Change]:
+    """Of what a root or a function is taken of: a term less, or outside of the root; a sum in place of one of it."""
+    for outer in sorted(value.atoms(Pow, Function), key=str):
+        inner = outer.args[0]
+        for term in inner.args if isinstance(inner, Add) else ():
+            if isinstance(term, At) and not free_axes(inner) - free_axes(term):
+                put = {p: p.func(inner, *p.args[1:]) for p in value.atoms(Pow) if p.base == term}
+                yield Change(f"with {inner} in place of {term}", "extra term", value.xreplace(put))
+            put = outer.xreplace({inner: inner - 2 * term})
+            yield Change(f"with {put} in place of {outer}", "wrong sign", value.xreplace({outer: put}))
+            put = outer.xreplace({inner: inner - term})
+            error = "degrees of freedom" if inner.atoms(Size) and not inner.atoms(At) else "missing term"
+            yield Change(f"with {put} in place of {outer}", error, value.xreplace({outer: put}))
+            if isinstance(outer, Pow) and outer.exp.is_Rational and outer.exp.q == 2 and not free_axes(term):
+                for outside in (term, term.base if isinstance(term, Pow) else Pow(term, S.Half)):
+                    put = Pow(Pow(inner - term, S.Half) + outside, 2 * outer.exp)
+                    text = f"with {put} in place of {outer}"
+                    yield Change(text, "term outside of the root", value.xreplace({outer: put}))
+
+
+def _scales(value: Expr, axes: Sequence[Axis]) -> Iterator[Change]:
+    summed = {Size(a) for s in value.atoms(Sigma) for a in s.over}
+    sizes = sorted(summed | value.atoms(Size) | set(map(Size, axes)), key=str)
     numbers = sorted(value.atoms(Scalar), key=str)
     for factor in (S.NegativeOne, _TWO, 1 / _TWO):
         error = "wrong sign" if factor == -1 else "missing scale"

@@ -16,12 +16,13 @@ from math import floor, prod
 from sympy import Add, Basic, Expr, Ge, Integer, Max, Min, Mul, Pow, Rational, S, nan, zoo
 from sympy import Eq as Equal
 from sympy import floor as Floor
+from sympy.core.relational import Relational
 
 from derive.equations import Op
 from derive.lengths.sizes import size_of
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Axis, Size, free_axes
 from derive.terms.choices import Concat
-from derive.terms.elements import At
+from derive.terms.elements import At, Scalar
 from derive.terms.indices import Merge, Part, Prefix
 from derive.terms.windows import affine
 from derive.verify.leading import named_dims
@@ -29,6 +30,7 @@ from derive.verify.reference import all_sizes
 
 _LONGEST = 48
 _ROUNDS = 24
+_FARTHEST = 160  # of an offset, for which there is to be room
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,27 @@ def _places(op: Op, sizes: Mapping[str, int]) -> list[int]:
     every = all_sizes(op, sizes)
     axes = [*({*e.axes, *e.over} for e in op.equations), *(o.axes for o in op.operands)]
     return [prod(every[a.base] for a in own) for own in axes]
+
+
+@lru_cache(maxsize=512)
+def room_for_offsets(op: Op) -> dict[str, int]:
+    """How long an axis must at least be for what reads or asks `t - 20` to have a place on either side of it.
+
+    Of an axis that follows from others it is those that hold it.
+    """
+    found: dict[str, int] = {}
+    formulas = {rule.axis.base: rule.formula for rule in op.sizes if rule.formula is not None}
+    numbers = {o.name: o.default for o in op.operands if o.kind == "scalar" and o.has_default}
+    for e in op.equations:
+        asked = [r.lhs - r.rhs for r in e.right.atoms(Relational) if not r.atoms(At)]
+        for part in (*asked, *(i for at in e.reads for i in at.index if not i.atoms(At))):
+            offsets = [abs(int(n)) for n in part.atoms(Integer)]
+            offsets += [abs(int(numbers.get(s.name, 0))) for s in part.atoms(Scalar)]
+            for axis in free_axes(part) if offsets else ():
+                own = formulas.get(axis.base, Size(axis)).atoms(Size)
+                names = {s.axis.base for s in own} & {axis.base, *containers(op)}
+                found |= {n: max(found.get(n, 0), min(max(offsets), _FARTHEST)) for n in names}
+    return found
 
 
 def free_axes_of(op: Op) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 from torch import Tensor
 
-from derive.terms.axes import Axis, Size
+from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.choices import Where
 from derive.terms.elements import At, Delta, Scalar
 from derive.terms.functions import CAP
@@ -39,6 +39,7 @@ def _expm1(x: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+    "Abs": torch.abs,
     "absolute": torch.abs,
     "acos": torch.acos,
     "acosh": torch.acosh,
@@ -136,7 +137,8 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
     if isinstance(e, Where):
         return _choice(e, places, world)
     if isinstance(e, Function):
-        return FUNCTIONS[type(e).__name__](*(value_at(a, places, world) for a in e.args))
+        name = type(e).__name__
+        return (world.functions.get(name) or FUNCTIONS[name])(*(value_at(a, places, world) for a in e.args))
     if isinstance(e, Min | Max):
         return reduce(
             torch.minimum if isinstance(e, Min) else torch.maximum, [value_at(a, places, world) for a in e.args]
@@ -205,6 +207,8 @@ def _condition(e: Basic, places: Places, world: World) -> Tensor:
 
 
 def _read(e: At, places: Places, world: World) -> Tensor:
+    if e in world.reads:
+        return world.reads[e][tuple(places.at[a] for a in sorted_axes(free_axes(e)))]
     tensor = world.tensors[e.name]
     if not e.index:
         return tensor

@@ -6,7 +6,7 @@ How one expression is evaluated is in `places.py`. Nothing of the backends is sh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -17,17 +17,24 @@ from derive.equations import Equation, Op
 from derive.errors import DeriveError
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Concat
+from derive.terms.elements import At
 from derive.terms.indices import Merge, Slot
 from derive.verify.places import Places, full, position, value_at
 
 
 @dataclass(frozen=True)
 class World:
-    """Lengths of axes (`...` as one), tensors by name (`...` as one dimension), and numbers."""
+    """Lengths of axes (`...` as one), tensors by name (`...` as one dimension), and numbers.
+
+    `reads` holds what single reads find, over their own axes, in place of their tensor, and `functions` what stands for
+    a function of that name.
+    """
 
     sizes: Mapping[str, int]
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     numbers: Mapping[str, float] = field(default_factory=dict)
+    reads: Mapping[At, Tensor] = field(default_factory=dict)
+    functions: Mapping[str, Callable[..., Tensor]] = field(default_factory=dict)
 
     def having(self, tensors: Mapping[str, Tensor]) -> World:
         """The same world with further tensors."""

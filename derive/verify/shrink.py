@@ -16,8 +16,13 @@ from derive.verify.situations import Situation
 _SEEDS = 3
 
 
-def smallest(found: Disagreement, situation: Situation, subject: Subject) -> Disagreement:
-    """The disagreement at the shortest axes, lowest seed and roundest values at which it still shows.
+def smallest(
+    found: Disagreement,
+    situation: Situation,
+    subject: Subject,
+    shows: Callable[[Disagreement, Subject], bool] = lambda found, subject: True,
+) -> Disagreement:
+    """The disagreement at the shortest axes, lowest seed and roundest values at which it still shows its reason.
 
     Axes are shortened one at a time, so this is a local minimum. Layout and kind of values stay those of the situation.
     """
@@ -26,7 +31,8 @@ def smallest(found: Disagreement, situation: Situation, subject: Subject) -> Dis
         if case is None:
             return None
         same = (d for d in disagreements(case, subject) if (d.kind, d.tensor) == (found.kind, found.tensor))
-        return next(same, None)
+        smaller = next(same, None)
+        return smaller if smaller is not None and shows(smaller, subject) else None
 
     best = _shorter(found, situation, again)
     for digits in (0, 1, 2):
@@ -53,17 +59,23 @@ def _shorter(
 def _shapes(call: Call) -> Iterator[tuple[dict[str, int], tuple[int, ...]]]:
     """Lengths with one axis shorter, or with fewer leading axes."""
     lengths, leading = call.lengths, call.leading
-    for length in (1, 2):  # all at once, for what runs only where lengths are the same
-        yield dict.fromkeys(lengths, length), (length,) * len(leading)
     for fewer in ((), (1,), (2,)):
         if len(fewer) < len(leading):
             yield lengths, fewer
     for k, n in enumerate(leading):
-        for length in range(1, min(n, 4)):
+        for length in _less(n):
             yield lengths, (*leading[:k], length, *leading[k + 1 :])
     for axis in reversed([a for a in lengths if a != PACK_NAME]):
-        for length in range(1, min(lengths[axis], 4)):
+        for length in _less(lengths[axis]):
             yield {**lengths, axis: length}, leading
+    for length in (1, 2):  # all at once, for what runs only where lengths are the same
+        yield dict.fromkeys(lengths, length), (length,) * len(leading)
+
+
+def _less(length: int) -> Iterator[int]:
+    """Shorter lengths: the shortest, those that whole blocks leave one over of, and one less, of a long one an eighth."""
+    tried = {*range(1, 4), *(2**k + 1 for k in range(2, 9)), length // 2, min(length - 1, length - length // 8)}
+    yield from sorted(n for n in tried if 0 < n < length)
 
 
 def _attempt(

@@ -12,21 +12,24 @@ from functools import lru_cache
 from zlib import crc32
 
 import torch
-from sympy import Mul, Pow
+from sympy import Mul, Pow, cosh, exp, sinh, tanh
 from torch import Generator, Tensor
 
 from derive.desugaring.largest_off import with_largest_taken_off
 from derive.equations import Op, Operand
 from derive.errors import DeriveError
 from derive.terms.axes import PACK_NAME
-from derive.terms.elements import Scalar
+from derive.terms.elements import At, Scalar
+from derive.terms.functions import expm1, logaddexp, sigmoid, softplus
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, reference, shape_of, world_of
-from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places
+from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places, room_for_offsets
+from derive.verify.opaque import Opaque
 from derive.verify.reference import all_sizes, execute
 
 _DISTINCT = (3, 5, 2, 7, 4, 6, 9, 8, 11, 10)
 _ODD_FIRST = (3, 5, 7, 9, 2, 4, 6, 8, 11, 10)
+_BLOCKS = (16, 32, 8, 64)
 _SHORT = (3, 2, 4, 5)
 _ROWS = (301, 151, 75)
 _ROOM = 2**19
@@ -34,6 +37,7 @@ _ROOM = 2**19
 _LONG = 600
 _SOME = (32, 16, 8, 4)  # the most of these that there is room for
 _ATTEMPTS = 6
+_EXPONENTIALS = (exp, expm1, sigmoid, softplus, logaddexp, tanh, sinh, cosh)
 _GOALS = {"many rows": (600, 2**20), "long rows": (2400, 2**20), "rows of some vectors": (48, 2**17)}
 """The length of the first or the last axis, and how many places of one equation there is room for."""
 _SUMS = ("long first", "long last", *_GOALS)
@@ -43,12 +47,13 @@ _SUMS = ("long first", "long last", *_GOALS)
 class Situation:
     """One way in which a call is unusual. What is not said is ordinary: distinct sizes, two leading axes, float64.
 
-    `lengths` is "distinct", "odd", "same", "ones", "first is 1", "last is 1", "empty", "many", "long first",
-    "long last" or "one long row" (all others short), or, for loops that take a while, "many rows", "long rows" or
-    "rows of some vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed", and for cotangents
-    "stride 0" (one number for all) or "rows" (stride 0 along the last dimension); `indices` are "any", "repeated",
-    "pairs", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which values that are rounded can
-    meet.
+    `lengths` is "distinct", "whole blocks" (powers of two), "odd", "same", "ones", "first is 1", "last is 1", "empty",
+    "many", "long first", "long last" or "one long row" (all others short), or, for loops that take a while, "many
+    rows", "long rows" or "rows of some vectors"; `inputs` and `cotangents` are a layout, "contiguous", "transposed",
+    and for cotangents "stride 0" (one number for all) or "rows" (stride 0 along the last dimension); `indices` are
+    "any", "repeated", "pairs", "last" or "distinct"; `numbers` are "default", "other", "zero", or "two", which values
+    that are rounded can meet. `exponents`: what is changed is not the first input, but those that exponentials are
+    taken of.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Situation:
     numbers: str = "default"
     shared: bool = False
     dtype: torch.dtype = torch.float64
+    exponents: bool = False
     applies: Callable[[Op], bool] = lambda op: True
 
     def make(
@@ -88,6 +94,10 @@ class Situation:
                 return case_of(self.name, seed, self._with_cotangents(call, outputs, generator))
         return None
 
+    def call(self, op: Op, seed: int = 0) -> Call | None:
+        """A call of the op with its inputs as they are drawn, whatever comes of it; None where no lengths fit."""
+        return self._call(op, Generator().manual_seed(seed), dict.fromkeys((o.name for o in op.operands), "any"), {})
+
     def _call(
         self,
         op: Op,
@@ -106,12 +116,12 @@ class Situation:
             return None
         if sizes is None:
             return None
-        first = next((o.name for o in op.operands if o.differentiable), None)
+        meant = exponents_of(op) if self.exponents else {o.name for o in op.differentiable[:1]}
         inputs: dict[str, Tensor] = {}
         for operand in op.operands:
             if operand.is_tensor:
                 shape = shape_of(operand, sizes, leading)
-                drawn = self._drawn(operand, shape, sizes, generator, operand.name == first)
+                drawn = self._drawn(operand, shape, sizes, generator, operand.name in meant)
                 inputs[operand.name] = values.laid_out(values.DOMAINS[domains[operand.name]](drawn), self.inputs)
         inputs = apart(op, inputs, domains, sizes)
         if self.shared:
@@ -130,8 +140,10 @@ class Situation:
         if self.lengths == "one long row" and not override:
             return _with_a_long_row(op, leading)
         axes = free_axes_of(op)
-        pool = iter(_ODD_FIRST if self.lengths == "odd" else _DISTINCT)
+        pool = iter({"odd": _ODD_FIRST, "whole blocks": _BLOCKS}.get(self.lengths, _DISTINCT))
         wish = {a: next(pool, 3) for a in axes} | {a: 11 for a in containers(op)}
+        if self.lengths in ("distinct", "odd"):
+            wish |= {a: n + wish[a] for a, n in room_for_offsets(op).items() if n >= wish.get(a, n + 1)}
         if self.indices == "distinct":
             wish |= {o.ranges_over.base: 48 for o in op.operands if o.kind == "index" and o.ranges_over is not None}
         own = [a for a in axes if a != PACK_NAME]
@@ -180,6 +192,26 @@ class Situation:
         if self.lengths in _SUMS and self.dtype != torch.float64:  # of what cancels, few digits are left
             made = tuple(c.abs() for c in made)
         return Call(call.op, call.leading, call.inputs, call.numbers, made)
+
+
+@lru_cache(maxsize=64)
+def exponents_of(op: Op) -> frozenset[str]:
+    """The inputs with a gradient that exponentials are taken of, however these are spelled: the nearest of them.
+
+    Of an op without equations the first, which they may be taken of.
+    """
+    if isinstance(op, Opaque):
+        return frozenset(o.name for o in op.differentiable[:1])
+    near = {at.name for e in op.equations for f in e.body.atoms(*_EXPONENTIALS) for at in f.atoms(At)}
+    given, seen = {o.name for o in op.differentiable}, set[str]()
+    while near and not near & given:
+        seen |= near
+        near = {at.name for e in op.equations if e.name in near for at in e.reads} - seen
+    return frozenset(near & given)
+
+
+def takes_exponentials(op: Op) -> bool:
+    return bool(exponents_of(op))
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -146,19 +147,29 @@ def of_function_class(cls: type[torch.autograd.Function], op: Op) -> Subject:
 
     Raises DeriveError where it takes another number of inputs.
     """
-    parameters = [p for p in list(inspect.signature(cls.forward).parameters.values())]
-    if not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        takes = len(parameters) - ("setup_context" not in vars(cls))
-        tensors = sum(o.is_tensor for o in op.operands)
-        if takes == tensors:
-            return of_differentiable(lambda *args: cls.apply(*(a for a in args if isinstance(a, Tensor))))
-        if takes != len(op.operands):
-            raise DeriveError(
-                f"{cls.__name__}.apply takes {takes} inputs, and the op has {len(op.operands)}",
-                op=op.name,
-                fix=f"let it take {', '.join(o.name for o in op.operands)}",
-            )
-    return of_differentiable(cls.apply)
+    parameters = list(inspect.signature(cls.forward).parameters.values())
+    takes = None if any(p.kind is p.VAR_POSITIONAL for p in parameters) \
+        else len(parameters) - ("setup_context" not in vars(cls))  # fmt: skip
+    return _of_apply(cls.apply, f"{cls.__name__}.apply", takes, op)
+
+
+def of_forward(function: OpOverload, op: Op) -> Subject:
+    """An op of `torch.library` that takes the op's inputs in order, judged by what it has registered for autograd."""
+    return _of_apply(function, str(function), len(function._schema.arguments), op)
+
+
+def _of_apply(apply: Callable[..., Any], name: str, takes: int | None, op: Op) -> Subject:
+    """What takes all of the op's inputs, or its tensors alone; None: as many as it is given."""
+    tensors = sum(o.is_tensor for o in op.operands)
+    if takes is not None and takes == tensors:
+        return of_differentiable(lambda *args: apply(*(a for a in args if isinstance(a, Tensor))))
+    if takes not in (None, len(op.operands)):
+        raise DeriveError(
+            f"{name} takes {takes} inputs, and the op has {len(op.operands)}",
+            op=op.name,
+            fix=f"let it take {', '.join(o.name for o in op.operands)}",
+        )
+    return of_differentiable(apply)
 
 
 def of_backward(function: Callable[..., Any], op: Op) -> Subject:
@@ -188,7 +199,7 @@ def of_backward(function: Callable[..., Any], op: Op) -> Subject:
 def _wanted_numbers(function: Callable[..., Any], op: Op) -> tuple[str, ...] | None:
     """The numbers that are passed by name; None: all operands are passed in order."""
     names = [o.name for o in op.operands if not o.is_tensor]
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     kinds = {p.kind for p in parameters.values()}
     places = [p for p in parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     room = len(places) - len(op.outputs)
@@ -206,6 +217,15 @@ def _wanted_numbers(function: Callable[..., Any], op: Op) -> tuple[str, ...] | N
             fix=f"write it as backward({outputs}, {', '.join(o.name for o in op.operands if o.is_tensor)})",
         )
     return tuple(n for n in names if n in parameters)
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The parameters of a function, or those of the schema of an op of `torch.library`."""
+    if not isinstance(function, OpOverload):
+        return inspect.signature(function)
+    kind, none = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    given = ((a.name, a.default_value if a.has_default_value() else none) for a in function._schema.arguments)
+    return inspect.Signature([inspect.Parameter(name, kind, default=default) for name, default in given])
 
 
 def _by_autograd(function: Callable[..., Any], call: Call) -> Answer:

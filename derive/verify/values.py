@@ -10,7 +10,8 @@ from torch import Generator, Tensor
 from derive.equations import Operand
 
 Change = Callable[[Tensor, Operand, bool], Tensor]
-"""Of the values drawn for an operand; the last argument says whether it is the first that takes a gradient."""
+"""Of the values drawn for an operand; the last argument says whether it is the one that is meant: the first that takes
+a gradient, or one that exponents read."""
 
 
 def unchanged(values: Tensor, operand: Operand, first: bool) -> Tensor:
@@ -114,6 +115,19 @@ def times(number: float) -> Change:
 
 def extreme(values: Tensor, operand: Operand, first: bool) -> Tensor:
     return 1e4 * values if first else values
+
+
+def far_apart(values: Tensor, operand: Operand, first: bool) -> Tensor:
+    """800 apart: of the smaller ones exponentials are 0 beside the larger ones, and quotients of such no number."""
+    return values + torch.where(values > 0, 400.0, -400.0) if first else values
+
+
+def far_above(values: Tensor, operand: Operand, first: bool) -> Tensor:
+    return values + 800 if first else values
+
+
+def equal_below(values: Tensor, operand: Operand, first: bool) -> Tensor:
+    return torch.full_like(values, -800.0) if first else values
 
 
 def above_zero(values: Tensor, operand: Operand, first: bool) -> Tensor:

@@ -12,6 +12,7 @@ from derive.errors import DeriveError
 from derive.verify.compare import Disagreement
 from derive.verify.judge import Verdict
 from derive.verify.kernels import THREADS
+from derive.verify.opaque import Opaque
 from derive.verify.proof import Proof
 from derive.verify.verify import Row, Verification
 
@@ -142,6 +143,7 @@ def verdict(found: Verdict, proofs: Sequence[Proof] | None = None) -> Text:
     """The verdict first, then why. `proofs` are those of a formula, None for a function."""
     out = Text()
     head = found.word if not found.where else f"{found.word} {found.where}"
+    head = ", ".join([head, *(f.text for f in found.findings)]) if found.right else head
     tail = f" ({found.error})" if found.error else ""
     out.append(f"{found.op.name}: ")
     out.append(f"{head}{tail}\n", _style(found.right))
@@ -152,17 +154,19 @@ def verdict(found: Verdict, proofs: Sequence[Proof] | None = None) -> Text:
 
 
 def _reasons(found: Verdict) -> Iterator[str]:
-    explained = {e.gradient for e in found.explanations}
+    explained = {g for e in found.explanations for g in e.gradients}
     for explanation in found.explanations:
-        yield f"{explanation.gradient} {explanation.text}"
+        yield f"{' and '.join(explanation.gradients)} {explanation.text}"
     rest = [g for g in found.gradients if g not in explained]
     if rest and found.where:
         yield f"elsewhere {', '.join(rest)} {_are(rest)} wrong"
     elif rest:
         yield f"{', '.join(rest)} {_are(rest)} wrong{' too' if explained else ''}"
-    if not explained and found.error == "precision":
+    if found.error == "precision":
         worst = max((d.error for d in found.failed if d.kind == "value"), default=0.0)
         yield f"the formula is right, the arithmetic is not: relative errors up to {worst:.1e}"
+    yield from (f.detail for f in found.findings)
+    yield from found.notes
     right = [f"d{o.name}" for o in found.op.differentiable if f"d{o.name}" not in found.gradients]
     if found.gradients and right and found.claims is None:
         yield f"{', '.join(right)} {_are(right)} right"
@@ -219,11 +223,17 @@ def _counts(found: Verdict) -> Iterator[str]:
         more = f" and {len(wrong) - _MANY} more" if len(wrong) > _MANY else ""
         yield f"wrong in {len(wrong)} of {total} situations: {', '.join(wrong[:_MANY])}{more}"
     else:
-        yield f"agrees with the derived backward in {total} situations"
+        yield f"agrees with {_of_what(found)} in {total} situations"
     if found.refused:
         reason = found.refused[0].message
         short = reason if len(reason) < 80 else f"{reason[:77]}..."
         yield f"not held against it, since it raised there: {', '.join(_names(found.refused))} ({short})"
+
+
+def _of_what(found: Verdict) -> str:
+    if not isinstance(found.op, Opaque):
+        return "the derived backward"
+    return "finite differences" if found.op.by_differences else "autograd of its forward"
 
 
 def _names(found: Sequence[Disagreement]) -> list[str]:

@@ -9,7 +9,6 @@ import torch
 from derive.catalogue import find
 from derive.errors import DeriveError
 from derive.verify.candidates import load
-from derive.verify.conditions import Condition, but_by_chance
 from derive.verify.judge import Verdict, judge
 from derive.verify.subjects import of_backward, of_function_class
 
@@ -57,18 +56,89 @@ def test_each_mistake_is_classed(error: str) -> None:
     assert not found.right and found.error == error
 
 
-def test_a_float32_backward_in_float64_is_a_matter_of_precision() -> None:
-    def narrow(dy, x):
-        return (dy.float() * (1 - x.float().tanh() ** 2)).to(x.dtype)
+def in_float32(backward: Callable[..., Any], refuses: bool = False) -> Callable[..., Any]:
+    """What a kernel does: float32 inside, and results in the dtype of what it was given."""
 
-    found = verdict("tanh", narrow)
-    assert (found.word, found.error) == ("wrong", "precision")
+    def inside(*tensors, **numbers):
+        if refuses and tensors[0].dtype == torch.float64:
+            raise NotImplementedError("no float64")
+        found = backward(*(t.float() for t in tensors), **numbers)
+        several = found if isinstance(found, tuple) else (found,)
+        return tuple(g.to(tensors[0].dtype) for g in several)
+
+    return inside
+
+
+def log_softmax(dy, x):
+    return dy - x.softmax(-1) * dy.sum(-1, keepdim=True)
+
+
+def test_what_computes_in_float32_is_right_and_that_is_said() -> None:
+    found = verdict("log_softmax", in_float32(log_softmax))
+    assert found.right and [f.text for f in found.findings] == ["computing in float32"] and not found.refused
+    assert found.dtype == torch.float32
+    refusing = verdict("log_softmax", in_float32(log_softmax, refuses=True))
+    assert refusing.right and not refusing.findings and refusing.dtype == torch.float32
+    assert refusing.notes == ("judged in float32, the widest dtype that it accepts",)
+    assert {d.case.situation for d in refusing.refused} == {"float64"}
+
+
+def test_statistics_in_float32_are_told_from_a_formula_that_is_off_by_as_much() -> None:
+    def norm_of(rstd):
+        def backward(dy, x, gamma, eps):
+            r = rstd(x, eps)
+            g, xhat = dy * gamma, x * r
+            dx = r * (g - xhat * (g * xhat).mean(-1, keepdim=True))
+            return dx, (dy * xhat).reshape(-1, x.shape[-1]).sum(0)
+
+        return verdict("rmsnorm", backward)
+
+    narrow = norm_of(lambda x, eps: (x.float().square().mean(-1, keepdim=True) + eps).rsqrt().to(x.dtype))
+    assert narrow.right and [f.text for f in narrow.findings] == ["computing in float32"]
+    without_eps = norm_of(lambda x, eps: x.square().mean(-1, keepdim=True).rsqrt())
+    assert without_eps.word != "right" and without_eps.dtype == torch.float64
+
+
+def test_a_wrong_formula_in_float32_is_explained() -> None:
+    found = verdict("log_softmax", in_float32(lambda dy, x: dy + x.softmax(-1) * dy.sum(-1, keepdim=True)))
+    assert (found.word, found.error, found.dtype) == ("wrong", "wrong sign", torch.float32)
+
+
+def test_what_loses_some_digits_is_right_and_less_exact() -> None:
+    def beside(number):
+        def backward(dy, x):
+            y, off = x.tanh(), number if x.dtype.itemsize >= 4 else 0
+            return dy * (1 - ((y + off) - off) ** 2)
+
+        return backward
+
+    some = verdict("tanh", beside(64))
+    assert some.right and [f.text for f in some.findings] == ["less exact than the derived backward"]
+    assert verdict("tanh", beside(1e6)).error == "precision"  # more than half of the digits of float32
+    asked = judge(find("tanh"), of_backward(beside(64), find("tanh")), dtype=torch.float64)
+    assert asked.right and not asked.findings and asked.notes == ("judged in float64, as asked",)
+
+
+def test_another_dtype_is_said_and_not_held_against() -> None:
+    found = verdict("tanh", lambda dy, x: (dy.float() * (1 - x.float().tanh() ** 2)))
+    assert found.right
+    assert {f.text for f in found.findings} == {"computing in float32", "returning another dtype"}
+
+
+def test_sizes_that_a_kernel_refuses_are_not_held_against_it() -> None:
+    def in_blocks(dy, x):
+        if x.shape[-1] % 8:
+            raise ValueError("the last axis is a multiple of 8")
+        return log_softmax(dy, x)
+
+    found = verdict("log_softmax", in_blocks)
+    assert found.right and "same sizes" in {d.case.situation for d in found.refused}
 
 
 def test_gradients_in_another_order() -> None:
     found = verdict("layernorm", lambda *args: (lambda dx, dgamma, dbeta: (dx, dbeta, dgamma))(*norm(*args)))
-    assert found.error == "gradients in another order"
-    assert {e.text for e in found.explanations} == {"equals dgamma", "equals dbeta"}
+    assert found.error == "gradients exchanged"
+    assert [(e.gradients, e.text) for e in found.explanations] == [(("dgamma", "dbeta"), "are exchanged")]
 
 
 def test_the_counterexample_is_small_and_holds_both_values() -> None:
@@ -179,8 +249,8 @@ def test_what_cannot_be_run_is_told(tmp_path) -> None:
         assert text in str(error.value)
     for name, text in {
         "two": "TypeError: returned 2 gradients, expected 1: dx; it is called with dy and then x",
-        "raises": "could not be run in any of 24 situations: KeyError: 'weight'",
-        "elsewhere": "could not be run in any of 24 situations: RuntimeError: Expected one of cpu, ",
+        "raises": "could not be run in any of 27 situations: KeyError: 'weight'",
+        "elsewhere": "could not be run in any of 27 situations: RuntimeError: Expected one of cpu, ",
     }.items():
         with pytest.raises(DeriveError) as error:
             judge(op, load(f"{file}:{name}", op))
@@ -197,14 +267,3 @@ def test_what_cannot_be_run_is_told(tmp_path) -> None:
     file.write_text("import no_such_module\n")
     with pytest.raises(DeriveError, match="cannot be run: ModuleNotFoundError"):
         load(f"{file}:f", op)
-
-
-def test_one_case_that_is_right_by_chance_hides_no_property() -> None:
-    """An index that is overwritten loses nothing where what was there is next to 0."""
-    alone, small = Condition("no value of y is repeated", "overwritten"), Condition("size(n) = 1", "sizes")
-    right = [{alone: True, small: k == 0} for k in range(4)]
-    wrong = [{alone: False, small: False}] * 6
-    found = but_by_chance([*right, {alone: False, small: False}], wrong)
-    assert found == Condition("no value of y is repeated, or by chance", "overwritten")
-    assert but_by_chance([*right[:2], {alone: False, small: False}], wrong) is None, "one of three proves nothing"
-    assert but_by_chance([*right, {alone: False, small: False}], [*wrong, right[1]]) is None, "wrong where it holds"
