@@ -25,8 +25,8 @@ def mish(f, x: tensor[...]):
 
 def mish_back(into: str, of: str, x: str) -> str:
     return f"""
-t = torch.tanh(F.softplus({x}))
-{into} = {of} * (t + {x} * torch.sigmoid({x}) * (1 - t * t))
+omega = torch.tanh(F.softplus({x}))
+{into} = {of} * (omega + {x} * torch.sigmoid({x}) * (1 - omega * omega))
 """
 
 
