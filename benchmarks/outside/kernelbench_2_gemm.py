@@ -17,6 +17,7 @@ from benchmarks.outside.kernelbench_2_layers import (
     mish,
     mish_back,
     silu_back,
+    softmax_back,
 )
 from benchmarks.outside.problem import Problem
 from derive import *
@@ -546,10 +547,8 @@ P66 = Problem(
     matmul_dropout_softmax,
     lambda x, weight, bias, mask: F.softmax(F.linear(x, weight, bias) * mask / 0.8, 1),
     LENGTHS,
-    """
-dd = y * (dy - (dy * y).sum(1, True))
-dz = dd * mask / 0.8
-"""
+    softmax_back("dd", "dy", "y")
+    + "dz = dd * mask / 0.8"
     + LINEAR,
     note="the mask of dropout is an input",
 )
@@ -729,8 +728,8 @@ P84 = Problem(
     gemm_batch_norm_scaling_softmax,
     _batch_norm_scaling_softmax,
     LENGTHS,
-    """
-ds = y * (dy - (dy * y).sum(1, True))
+    softmax_back("ds", "dy", "y")
+    + """
 dscale = (ds * m).sum()[None]
 dm = ds * scale
 """
@@ -921,5 +920,5 @@ P99 = Problem(
     matmul_gelu_softmax,
     lambda x, weight, bias: F.softmax(F.gelu(F.linear(x, weight, bias)), 1),
     LENGTHS,
-    "dg = y * (dy - (dy * y).sum(1, True))" + gelu_back("dz", "dg", "z", "g_phi") + LINEAR,
+    softmax_back("dg", "dy", "y") + gelu_back("dz", "dg", "z", "g_phi") + LINEAR,
 )

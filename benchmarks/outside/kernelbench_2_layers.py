@@ -120,6 +120,50 @@ CONV3D = _CONV3D + "dbias = dz.sum((0, 2, 3, 4))"
 CONV3D_NO_SHIFT = _CONV3D + "dbias = torch.zeros_like(bias)"
 
 
+@op
+def conv3d_padded(f, x: tensor[n, c, d, h, w], weight: tensor[o, c, r, p, q], bias: tensor[o]):
+    """A convolution of volumes with one place of zeros around."""
+    deep = (l + r >= 1) & (l + r <= size(d))
+    inside = deep & (u + p >= 1) & (u + p <= size(h)) & (v + q >= 1) & (v + q <= size(w))
+    taps = x[n, c, l + r - 1, u + p - 1, v + q - 1] * weight[o, c, r, p, q]
+    f.y[n, o, l, u, v] = sum(where(inside, taps, 0), over=(c, r, p, q)) + bias[o]
+    return f.y
+
+
+CONV3D_PADDED = """
+dx = torch.nn.grad.conv3d_input(x.shape, weight, dz, padding=1)
+dweight = torch.nn.grad.conv3d_weight(x, weight.shape, dz, padding=1)
+dbias = dz.sum((0, 2, 3, 4))
+"""
+
+
+# --- over channels ----------------------------------------------------------------------------------------
+
+
+@op
+def softmax2d(f, x: tensor[n, c, h, w]):
+    """Shares of the channels at each place of an image."""
+    f.m[n, h, w] = amax(x[n, c, h, w], over=c)
+    f.e[n, c, h, w] = exp(x[n, c, h, w] - f.m[n, h, w])
+    f.y[n, c, h, w] = f.e[n, c, h, w] / sum(f.e[n, c, h, w], over=c)
+    return f.y
+
+
+@op
+def softmax3d(f, x: tensor[n, c, d, h, w]):
+    """Shares of the channels at each place of a volume."""
+    f.m[n, d, h, w] = amax(x[n, c, d, h, w], over=c)
+    f.e[n, c, d, h, w] = exp(x[n, c, d, h, w] - f.m[n, d, h, w])
+    f.y[n, c, d, h, w] = f.e[n, c, d, h, w] / sum(f.e[n, c, d, h, w], over=c)
+    return f.y
+
+
+def softmax_back(into: str, of: str, y: str, axis: int = 1) -> str:
+    return f"""
+{into} = {y} * ({of} - ({of} * {y}).sum({axis}, True))
+"""
+
+
 # --- pools ------------------------------------------------------------------------------------------------
 
 
