@@ -6,3 +6,4 @@ takes its mask. They stand in a file for each layer that they begin with.
 
 from benchmarks.outside.kernelbench_2_conv import *
 from benchmarks.outside.kernelbench_2_gemm import *
+from benchmarks.outside.kernelbench_2_transposed import *

@@ -137,6 +137,124 @@ dbias = dz.sum((0, 2, 3, 4))
 """
 
 
+# --- transposed convolutions, each of a stride and of a number of places cut off at each end ---------------
+
+
+@op
+def transposed2d(
+    f, x: tensor[n, c, h, w], weight: tensor[c, o, p, q], bias: tensor[o], high: length(u), wide: length(v)
+):
+    """Of stride 2, one place cut off."""
+    met = eq(2 * h + p - 1, u) & eq(2 * w + q - 1, v)
+    f.y[n, o, u, v] = sum(where(met, x[n, c, h, w] * weight[c, o, p, q], 0), over=(c, h, w, p, q)) + bias[o]
+    return f.y
+
+
+@op
+def transposed2d_whole(
+    f, x: tensor[n, c, h, w], weight: tensor[c, o, p, q], bias: tensor[o], high: length(u), wide: length(v)
+):
+    """Of stride 2, nothing cut off."""
+    met = eq(2 * h + p, u) & eq(2 * w + q, v)
+    f.y[n, o, u, v] = sum(where(met, x[n, c, h, w] * weight[c, o, p, q], 0), over=(c, h, w, p, q)) + bias[o]
+    return f.y
+
+
+@op
+def transposed2d_dense(
+    f, x: tensor[n, c, h, w], weight: tensor[c, o, p, q], bias: tensor[o], high: length(u), wide: length(v)
+):
+    """Of stride 1, one place cut off."""
+    met = eq(h + p - 1, u) & eq(w + q - 1, v)
+    f.y[n, o, u, v] = sum(where(met, x[n, c, h, w] * weight[c, o, p, q], 0), over=(c, h, w, p, q)) + bias[o]
+    return f.y
+
+
+@op
+def transposed2d_dense_whole(
+    f, x: tensor[n, c, h, w], weight: tensor[c, o, p, q], bias: tensor[o], high: length(u), wide: length(v)
+):
+    """Of stride 1, nothing cut off."""
+    met = eq(h + p, u) & eq(w + q, v)
+    f.y[n, o, u, v] = sum(where(met, x[n, c, h, w] * weight[c, o, p, q], 0), over=(c, h, w, p, q)) + bias[o]
+    return f.y
+
+
+@op
+def transposed3d(
+    f,
+    x: tensor[n, c, d, h, w],
+    weight: tensor[c, o, r, p, q],
+    bias: tensor[o],
+    deep: length(l),
+    high: length(u),
+    wide: length(v),
+):
+    """Of stride 2, one place cut off."""
+    met = eq(2 * d + r - 1, l) & eq(2 * h + p - 1, u) & eq(2 * w + q - 1, v)
+    parts = where(met, x[n, c, d, h, w] * weight[c, o, r, p, q], 0)
+    f.y[n, o, l, u, v] = sum(parts, over=(c, d, h, w, r, p, q)) + bias[o]
+    return f.y
+
+
+@op
+def transposed3d_cut(
+    f,
+    x: tensor[n, c, d, h, w],
+    weight: tensor[c, o, r, p, q],
+    bias: tensor[o],
+    deep: length(l),
+    high: length(u),
+    wide: length(v),
+):
+    """Of stride 2, two places cut off."""
+    met = eq(2 * d + r - 2, l) & eq(2 * h + p - 2, u) & eq(2 * w + q - 2, v)
+    parts = where(met, x[n, c, d, h, w] * weight[c, o, r, p, q], 0)
+    f.y[n, o, l, u, v] = sum(parts, over=(c, d, h, w, r, p, q)) + bias[o]
+    return f.y
+
+
+@op
+def transposed3d_dense(
+    f,
+    x: tensor[n, c, d, h, w],
+    weight: tensor[c, o, r, p, q],
+    bias: tensor[o],
+    deep: length(l),
+    high: length(u),
+    wide: length(v),
+):
+    """Of stride 1, one place cut off."""
+    met = eq(d + r - 1, l) & eq(h + p - 1, u) & eq(w + q - 1, v)
+    parts = where(met, x[n, c, d, h, w] * weight[c, o, r, p, q], 0)
+    f.y[n, o, l, u, v] = sum(parts, over=(c, d, h, w, r, p, q)) + bias[o]
+    return f.y
+
+
+@op
+def transposed3d_dense_whole(
+    f, x: tensor[n, c, d, h, w], weight: tensor[c, o, r, p, q], deep: length(l), high: length(u), wide: length(v)
+):
+    """Of stride 1, nothing cut off, no bias."""
+    met = eq(d + r, l) & eq(h + p, u) & eq(w + q, v)
+    parts = where(met, x[n, c, d, h, w] * weight[c, o, r, p, q], 0)
+    f.y[n, o, l, u, v] = sum(parts, over=(c, d, h, w, r, p, q))
+    return f.y
+
+
+def transposed_back(rank: int, stride: int, cut: int, dbias: str = "") -> str:
+    """By the convolution that is transposed; `dbias` where the gradient of the bias is no sum."""
+    how = f"stride={stride}, padding={cut}"
+    return f"""
+dx = F.conv{rank}d(dz, weight, {how})
+dweight = torch.nn.grad.conv{rank}d_weight(dz, weight.shape, x, {how})
+dbias = {dbias or f"dz.sum({(0, *range(2, rank + 2))})"}
+"""
+
+
+NO_SHIFT = "torch.zeros_like(bias)"
+
+
 # --- over channels ----------------------------------------------------------------------------------------
 
 
@@ -245,15 +363,15 @@ def batch_norm3d(f, x: tensor[n, c, d, h, w], gamma: tensor[c], beta: tensor[c])
     return f.y
 
 
-def batch_norm_back(into: str, of: str, name: str, rank: int) -> str:
+def batch_norm_back(into: str, of: str, name: str, rank: int, gain: str = "gamma", shift: str = "beta") -> str:
     """Of the norm whose equations begin with `name`, over all axes but the second of a tensor of that rank."""
     over, along = _besides_channels(rank)
     count = f"({of}.numel() // {of}.shape[1])"
     return f"""
-dgamma = ({of} * {name}_xhat).sum({over})
-dbeta = {of}.sum({over})
-means = {of} - dbeta{along} / {count} - {name}_xhat * dgamma{along} / {count}
-{into} = (gamma * {name}_rstd){along} * means
+d{gain} = ({of} * {name}_xhat).sum({over})
+d{shift} = {of}.sum({over})
+centred = {of} - d{shift}{along} / {count} - {name}_xhat * d{gain}{along} / {count}
+{into} = ({gain} * {name}_rstd){along} * centred
 """
 
 
