@@ -54,15 +54,15 @@ LONG_IMAGES = {"n": 1, "c": 2, "h": 3, "w": 131, "o": 4}
 LONG_VOLUMES = {"n": 1, "c": 2, "d": 3, "h": 4, "w": 67, "o": 4}
 
 
-def sides(size: int, stride: int, cut: int, more: int = 0, **others: int):
+def sides(size: int, stride: int, cut: int, more: int = 0):
     """The lengths that a problem is timed and tried at, those of the output as PyTorch has them, by their names.
 
-    All sides of the filter are `size` long; `others` are lengths of more axes.
+    All sides of the filter are `size` long.
     """
 
     def with_output(lengths):
         taps = {"d": ("r", "l"), "h": ("p", "u"), "w": ("q", "v")}
-        found = {**lengths, **others}
+        found = dict(lengths)
         for side, (tap, out) in taps.items():
             if side in lengths:
                 found |= {tap: size, out: (lengths[side] - 1) * stride - 2 * cut + size + more}
@@ -1025,7 +1025,9 @@ P78 = Problem(
     + max_pool_back("dm", "da", "m", 3, 3)
     + max_pool_back("dz", "dm", "z", 3)
     + transposed_back(3, 2, 2),
-    **of_volumes(5, 2, 2),
+    lengths=sides(5, 2, 2)(VOLUMES),
+    odd=sides(5, 2, 2)({"n": 3, "c": 2, "d": 4, "h": 5, "w": 7, "o": 8}),
+    long=sides(5, 2, 2)({"n": 1, "c": 2, "d": 4, "h": 5, "w": 67, "o": 4}),
 )
 
 

@@ -57,6 +57,7 @@ def inline_call(
     symbols, axes = _arguments(op, given, tensors)
     check_arguments(op, given, tensors, operands)
     callers = {a for _, dims in tensors.values() for d in dims for a in d.atoms(Axis)}
+    callers |= {o.ranges_over for o in operands.values() if o.ranges_over is not None}
     for axis in _own_axes(op):
         if axis not in axes:  # as long as the callee makes it, not as an axis of that name which the caller has
             axes[axis] = (_fresh(axis, callers.union(*axes.values())),)
