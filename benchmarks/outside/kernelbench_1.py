@@ -968,6 +968,7 @@ dx = torch.nn.grad.conv3d_input(x.shape, a, dy)
 da = torch.nn.grad.conv3d_weight(x, a.shape, dy)
 """
 SMALL_3D = {"n": 2, "c": 3, "o": 16}
+LONG_CONV_3D = {"n": 1, "c": 2, "o": 2, "d": 3, "h": 4, "w": 75, "k": 2, "p": 3, "q": 5}
 
 P54 = Problem(
     54,
@@ -976,6 +977,7 @@ P54 = Problem(
     F.conv3d,
     SMALL_3D | {"d": 24, "h": 24, "w": 24, "k": 3, "p": 3, "q": 3},
     CONV_3D,
+    long=LONG_CONV_3D,
 )
 P59 = Problem(
     59,
@@ -984,6 +986,7 @@ P59 = Problem(
     F.conv3d,
     SMALL_3D | {"d": 32, "h": 32, "w": 10, "k": 3, "p": 3, "q": 1},
     CONV_3D,
+    long=LONG_CONV_3D,
 )
 P60 = Problem(
     60,
@@ -992,6 +995,7 @@ P60 = Problem(
     F.conv3d,
     SMALL_3D | {"d": 20, "h": 20, "w": 20, "k": 3, "p": 5, "q": 7},
     CONV_3D,
+    long=LONG_CONV_3D,
 )
 P66 = Problem(
     66,
@@ -1000,6 +1004,7 @@ P66 = Problem(
     F.conv3d,
     SMALL_3D | {"d": 8, "h": 32, "w": 32, "k": 3, "p": 5, "q": 7},
     CONV_3D,
+    long=LONG_CONV_3D,
 )
 
 
