@@ -124,6 +124,20 @@ def test_lengths_follow_merges_and_windows(tmp_path) -> None:
     assert situation("ordinary").make(merged) is not None
 
 
+def test_a_length_is_not_given_up_for_others_to_agree() -> None:
+    """Two windows, and inputs as long as they allow: a window of no places breaks fewer rules, but a worse one."""
+    d, h, r, p, l, u = axes("d h r p l u")
+
+    @op
+    def masked(f, x: tensor[d, h], k: tensor[r, p], mask: tensor[l, u]):
+        f.y[l, u] = sum(x[l + r, u + p] * k[r, p], over=(r, p)) * mask[l, u]
+        return f.y
+
+    sizes = fitting(masked.op, {"d": 11, "h": 11, "r": 9, "p": 9, "l": 10, "u": 3}, 3)
+    assert sizes is not None and sizes["l"] == sizes["d"] - sizes["r"] + 1 >= 3
+    assert sizes["u"] == sizes["h"] - sizes["p"] + 1 >= 3
+
+
 PATCHES = """from derive import *
 b, c, d, h, p, q, w, x, y = axes("b c d h p q w x y")
 
