@@ -564,10 +564,7 @@ P6 = Problem(
     conv3d_softmax_max_pool_max_pool,
     lambda x, weight, bias: F.max_pool3d(F.max_pool3d(F.softmax(F.conv3d(x, weight, bias), 1), 2), 2),
     VOLUMES,
-    max_pool_back("dm", "dy", "m", 3)
-    + max_pool_back("ds", "dm", "s", 3)
-    + softmax_back("dz", "ds", "s")
-    + CONV3D,
+    max_pool_back("dm", "dy", "m", 3) + max_pool_back("ds", "dm", "s", 3) + softmax_back("dz", "ds", "s") + CONV3D,
 )
 
 
@@ -592,9 +589,7 @@ P7 = Problem(
     7,
     "Conv3d ReLU LeakyReLU GELU Sigmoid BiasAdd",
     conv3d_relu_leaky_relu_gelu_sigmoid_bias_add,
-    lambda x, weight, bias, shift: (
-        torch.sigmoid(F.gelu(F.leaky_relu(F.relu(F.conv3d(x, weight, bias)), 0.01))) + shift
-    ),
+    lambda x, weight, bias, shift: torch.sigmoid(F.gelu(F.leaky_relu(F.relu(F.conv3d(x, weight, bias)), 0.01))) + shift,
     VOLUMES,
     "dshift = dy.sum((0, 2, 3, 4))[:, None, None, None]"
     + gelu_back("da", "dy * s * (1 - s)", "a", "g_phi")
@@ -648,13 +643,9 @@ P23 = Problem(
     23,
     "Conv3d GroupNorm Mean",
     conv3d_group_norm_mean,
-    lambda x, weight, bias, gamma, beta: (
-        F.group_norm(F.conv3d(x, weight, bias), 4, gamma, beta).mean((1, 2, 3, 4))
-    ),
+    lambda x, weight, bias, gamma, beta: F.group_norm(F.conv3d(x, weight, bias), 4, gamma, beta).mean((1, 2, 3, 4)),
     VOLUMES,
-    "dm = (dy / m[0].numel())[:, None, None, None, None].expand_as(m)"
-    + group_norm_back("dz", "dm", "m", 5)
-    + CONV3D,
+    "dm = (dy / m[0].numel())[:, None, None, None, None].expand_as(m)" + group_norm_back("dz", "dm", "m", 5) + CONV3D,
 )
 
 
@@ -691,8 +682,8 @@ P27 = Problem(
     27,
     "Conv3d HardSwish GroupNorm Mean",
     conv3d_hardswish_group_norm_mean,
-    lambda x, weight, bias, gamma, beta: (
-        F.group_norm(F.hardswish(F.conv3d(x, weight, bias)), 4, gamma, beta).mean((2, 3, 4))
+    lambda x, weight, bias, gamma, beta: F.group_norm(F.hardswish(F.conv3d(x, weight, bias)), 4, gamma, beta).mean(
+        (2, 3, 4)
     ),
     VOLUMES,
     "dm = (dy / m[0, 0].numel())[:, :, None, None, None].expand_as(m)"
@@ -715,9 +706,7 @@ P43 = Problem(
     43,
     "Conv3d Max LogSumExp ReLU",
     conv3d_max_lse_relu,
-    lambda x, weight, bias: F.relu(
-        F.max_pool3d(F.conv3d(x, weight, bias, padding=1), 2).logsumexp(1, keepdim=True)
-    ),
+    lambda x, weight, bias: F.relu(F.max_pool3d(F.conv3d(x, weight, bias, padding=1), 2).logsumexp(1, keepdim=True)),
     VOLUMES,
     "dm = dy * (k > 0) * torch.exp(m - k)" + max_pool_back("dz", "dm", "z", 3) + CONV3D_PADDED,
 )
@@ -877,9 +866,7 @@ P90 = Problem(
     90,
     "Conv3d LeakyReLU Sum Clamp GELU",
     conv3d_leaky_relu_sum_clamp_gelu,
-    lambda x, weight, bias, shift: F.gelu(
-        torch.clamp(F.leaky_relu(F.conv3d(x, weight, bias), 0.2) + shift, -1.0, 1.0)
-    ),
+    lambda x, weight, bias, shift: F.gelu(torch.clamp(F.leaky_relu(F.conv3d(x, weight, bias), 0.2) + shift, -1.0, 1.0)),
     VOLUMES,
     gelu_back("dk", "dy", "k", "y_phi")
     + """

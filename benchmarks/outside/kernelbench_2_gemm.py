@@ -306,10 +306,7 @@ P41 = Problem(
     gemm_batch_norm_gelu_relu,
     _batch_norm_gelu_relu,
     LENGTHS,
-    "da = dy * (a > 0)"
-    + gelu_back("dm", "da", "m", "a_phi")
-    + batch_norm_back("dz", "dm", "m", 2)
-    + LINEAR_NO_SHIFT,
+    "da = dy * (a > 0)" + gelu_back("dm", "da", "m", "a_phi") + batch_norm_back("dz", "dm", "m", 2) + LINEAR_NO_SHIFT,
 )
 
 
@@ -547,9 +544,7 @@ P66 = Problem(
     matmul_dropout_softmax,
     lambda x, weight, bias, mask: F.softmax(F.linear(x, weight, bias) * mask / 0.8, 1),
     LENGTHS,
-    softmax_back("dd", "dy", "y")
-    + "dz = dd * mask / 0.8"
-    + LINEAR,
+    softmax_back("dd", "dy", "y") + "dz = dd * mask / 0.8" + LINEAR,
     note="the mask of dropout is an input",
 )
 
@@ -808,10 +803,7 @@ P94 = Problem(
         F.mish(F.hardtanh(F.linear(x, weight, bias) + shift)), 4, gamma, beta
     ),
     LENGTHS,
-    group_norm_back("dm", "dy", "y", 2)
-    + mish_back("dz", "dm * (s.abs() < 1)", "t")
-    + LINEAR
-    + "\ndshift = dbias",
+    group_norm_back("dm", "dy", "y", 2) + mish_back("dz", "dm * (s.abs() < 1)", "t") + LINEAR + "\ndshift = dbias",
 )
 
 
@@ -837,10 +829,7 @@ P95 = Problem(
     matmul_add_swish_tanh_gelu_hardtanh,
     _add_swish_tanh_gelu_hardtanh,
     LENGTHS,
-    gelu_back("da", "dy", "a", "g_phi")
-    + silu_back("dz", "da * (1 - a * a)", "t", "s")
-    + LINEAR
-    + "\ndshift = dbias",
+    gelu_back("da", "dy", "a", "g_phi") + silu_back("dz", "da * (1 - a * a)", "t", "s") + LINEAR + "\ndshift = dbias",
     note="beyond tanh GELU is below 1, so that its bounds are never met",
 )
 

@@ -15,6 +15,7 @@ from derive.recording.spec import OpCall
 SUITES = ("kernelbench_1", "kernelbench_2", "robust_kbench", "liger")
 """Modules of this package that hold problems; one that is not written yet has none."""
 
+_FREE = ("# view", "# kept")
 HERE = Path(__file__).parent
 
 
@@ -42,8 +43,8 @@ class Problem:
 
     @property
     def statements_by_hand(self) -> int:
-        """The statements of the backward by hand, those left out that only view a tensor (`# view`)."""
-        return sum(bool(line.strip()) and not line.endswith("# view") for line in self.by_hand.splitlines())
+        """Those by hand, without what only views a tensor (`# view`) or what the forward keeps (`# kept`)."""
+        return sum(bool(line.strip()) and not line.endswith(_FREE) for line in self.by_hand.splitlines())
 
 
 def problems(suite: str) -> tuple[Problem, ...]:
