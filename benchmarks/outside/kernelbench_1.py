@@ -718,7 +718,7 @@ P43 = Problem(
     "Max pooling 3D",
     max_pool_3d,
     lambda x: F.max_pool3d(x, 3, stride=2, padding=1, dilation=3),
-    {"n": 4, "c": 8, "d": 32, "h": 32, "w": 32},
+    {"n": 4, "c": 8, "d": 33, "h": 33, "w": 33},
     """
 _, at = F.max_pool3d(x, 3, stride=2, padding=1, dilation=3, return_indices=True)  # kept
 dx = torch.zeros_like(x).flatten(2).scatter_add_(2, at.flatten(2), dy.flatten(2)).view_as(x)

@@ -73,7 +73,7 @@ def forward_of(problem: Problem) -> Callable[..., tuple[Tensor, ...]]:
 def tried(problem: Problem) -> Tried:
     """Hold what is derived, and what stands there by hand, against autograd of the forward.
 
-    Raises DeriveError where the op cannot be derived.
+    Raises DeriveError where the op cannot be derived, ValueError where the forward has other outputs.
     """
     live = build(op_of(problem), proven=False)
     furthest, calls = 0.0, 0
@@ -103,10 +103,16 @@ def cases(problem: Problem) -> Iterator[Case]:
 
 
 def expected(problem: Problem, call: Call) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Outputs and gradients of a person's forward by autograd, the latter by `d` and the input."""
+    """Outputs and gradients of a person's forward by autograd, the latter by `d` and the input.
+
+    Raises ValueError where its outputs have other shapes than the op's.
+    """
     op, forward = call.op, forward_of(problem)
     leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in op.differentiable}
     outputs = forward(*in_order(op, {**call.inputs, **leaves}, call.numbers))
+    if [o.shape for o in outputs] != [c.shape for c in call.cotangents]:
+        shapes = " and ".join(str([list(t.shape) for t in tensors]) for tensors in (outputs, call.cotangents))
+        raise ValueError(f"the shapes of outputs, by the forward and by the spec, are {shapes}")
     gradients = autograd(outputs, leaves, call.cotangents)
     named = {n: o.detach() for n, o in zip(op.outputs, outputs, strict=True)}
     return named, {f"d{n}": g for n, g in gradients.items()}
