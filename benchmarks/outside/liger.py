@@ -1,4 +1,4 @@
-"""Liger-Kernel: its ops by the file that each stands in, and its chunked losses. The specs are ours, from the mathematics.
+"""Liger-Kernel: its ops by the file that each stands in, and its chunked losses, as specs of ours from the mathematics.
 
 Numbers 1 to 31 are its files of ops in the order of their names; 32 and 33 are further ops of the file `mhc`; those
 from 41 on are the chunked losses, of a linear layer and what follows it, 49 and 50 with another of their settings.
@@ -422,10 +422,11 @@ def _grouped_policy_loss(z, y, old, given, advantage, mask):
 
 
 _POLICY = """
-share = dloss * mask**2 / count[:, None] / r.shape[0]
-free = (a < b) | (k == r)
-dl = share * (-a * free + 0.04 * (1 - q))
+share = dloss * mask**2 / {name}count[:, None] / {name}r.shape[0]
+free = ({name}a < {name}b) | ({name}k == {name}r)
+dl = share * (-{name}a * free + 0.04 * (1 - {name}q))
 """
+"""To the gradient of tokens' log-probabilities."""
 
 L12 = Problem(
     12,
@@ -433,7 +434,7 @@ L12 = Problem(
     grouped_policy_loss,
     _grouped_policy_loss,
     {"n": 4, "t": 64, "c": 1024},
-    _POLICY
+    _POLICY.format(name="")
     + """
 dz = -dl[..., None] * torch.exp(logp)
 dz.scatter_add_(2, y[..., None], dl[..., None])
@@ -456,9 +457,7 @@ L13 = Problem(
     lambda logp, target: _divergence_from_the_middle(logp, target).mean(),
     {"n": 512, "c": 512},
     """
-p = torch.exp(logp)
-q = torch.exp(target)
-dlogp = dloss / (2 * logp.shape[0]) * (p * (logp - e_mix) + p - (p + q) * p / (p + q))
+dlogp = dloss / (2 * logp.shape[0]) * torch.exp(logp) * (logp - e_mix)
 """,
 )
 
@@ -577,7 +576,8 @@ parts = torch.einsum("nj,icj->nic", ga, first) + torch.einsum("nu,icu->nic", gb,
 parts = parts + torch.einsum("nst,icst->nic", ge, last)
 dx = parts - x * (rrms * rrms * (parts * x).mean((1, 2)))[:, None, None]
 """,
-    note="the coefficients, with three steps of Sinkhorn and Knopp's iteration written out; what they weigh is 32 and 33",
+    note="the coefficients, four normalisations of Sinkhorn and Knopp's written out: no word iterates as often as an "
+    "argument says; what they weigh is 32 and 33",
 )
 
 
@@ -940,4 +940,419 @@ dmixed = dy @ x.mT
 dpost = (dy @ made[..., None])[..., 0]
 dmade = (post[:, None] @ dy)[:, 0]
 """,
+)
+
+
+# --- chunked losses: a linear layer, and what follows it --------------------------------------------------
+
+
+@op
+def token_log_shares(f, x: tensor[b, t, d], weight: tensor[c, d], bias: tensor[c], y: index(c)[b, t]):
+    """The logarithms of the shares of labels, 0 where there is none, of each place of a sequence."""
+    f.z[b, t, c] = sum(x[b, t, d] * weight[c, d], over=d) + bias[c]
+    f.logp = log_softmax(f.z)
+    f.l[b, t] = where(ne(y[b, t], -100), f.logp[b, t, y[b, t]], 0)
+    return f.l
+
+
+@op
+def sequence_log_shares(f, x: tensor[b, t, d], weight: tensor[c, d], bias: tensor[c], y: index(c)[b, t]):
+    """Their sums by sequence, of which the first half of the batch is chosen, and the chosen ones' mean by token."""
+    f.l = token_log_shares(x, weight, bias, y)
+    f.sums[b] = sum(f.l[b, t], over=t)
+    f.halves[pair, n] = f.sums[((pair, n),)]
+    f.used[b] = sum(where(ne(y[b, t], -100), 1, 0), over=t)
+    f.counts[pair, n] = f.used[((pair, n),)]
+    f.nll[()] = -sum(f.halves[0, n], over=n) / sum(f.counts[0, n], over=n)
+    return f.halves, f.nll
+
+
+def _token_log_shares(x, weight, bias, y):
+    logp = F.log_softmax(F.linear(x, weight, bias), -1)
+    used = y != -100
+    return torch.where(used, logp.gather(-1, y.where(used, 0)[..., None]).squeeze(-1), 0.0)
+
+
+def _sequence_log_shares(x, weight, bias, y):
+    l = _token_log_shares(x, weight, bias, y)
+    chosen, rejected = l.sum(-1).chunk(2)
+    return chosen, rejected, -chosen.sum() / (y.chunk(2)[0] != -100).sum()
+
+
+_BY_TOKEN = """
+dl = dl * (y != -100)
+dz = -dl[..., None] * torch.exp({name}logp)
+dz.scatter_add_(2, y[..., None], dl[..., None])
+dx = dz @ weight
+dweight = dz.flatten(0, 1).T @ x.flatten(0, 1)
+dbias = dz.sum((0, 1))
+"""
+"""From the gradient of tokens' log-probabilities."""
+
+_OF_TOKENS = _BY_TOKEN.format(name="h_l_")
+"""The same where the sums by sequence are called `h`."""
+
+_PAIRS = """
+dnll = dloss / h_counts[0].sum()
+dl = torch.cat((dchosen - dnll, drejected))[:, None]
+"""
+
+SEQUENCES = {"b": 4, "t": 64, "d": 64, "c": 512}
+FEW = {"b": 6, "t": 5, "d": 7, "c": 9}
+WIDE = {"b": 2, "t": 3, "d": 5, "c": 515}
+
+
+@op
+def cosine_distillation(
+    f, x: tensor[n, d], weight: tensor[c, d], bias: tensor[c], teacher: constant[n, c], y: index(c)[n]
+):
+    f.z[n, c] = sum(x[n, d] * weight[c, d], over=d) + bias[c]
+    f.logp = log_softmax(f.z)
+    f.count[()] = sum(where(ne(y[n], -100), 1, 0), over=n)
+    f.hard[()] = -sum(where(ne(y[n], -100), f.logp[n, y[n]], 0), over=n) / f.count[()]
+    f.rz[n] = rsqrt(sum(f.z[n, c] ** 2, over=c))
+    f.rt[n] = rsqrt(sum(teacher[n, c] ** 2, over=c))
+    f.cos[n] = sum(f.z[n, c] * teacher[n, c], over=c) * f.rz[n] * f.rt[n]
+    f.loss[()] = f.hard[()] / 2 + sum(1 - f.cos[n], over=n) / f.count[()] / 2
+    return f.loss
+
+
+def _cosine_distillation(x, weight, bias, teacher, y):
+    z = F.linear(x, weight, bias)
+    far = (1 - F.cosine_similarity(F.normalize(z, dim=-1), F.normalize(teacher, dim=-1), dim=-1)).sum()
+    return F.cross_entropy(z, y, ignore_index=-100) / 2 + far / (y != -100).sum() / 2
+
+
+L41 = Problem(
+    41,
+    "chunked cosine similarity",
+    cosine_distillation,
+    _cosine_distillation,
+    TOKENS,
+    """
+half = dloss / 2 / count
+share = (half * (y != -100))[:, None]
+dz = share * torch.exp(logp)
+dz.scatter_add_(1, y[:, None], -share)
+dz -= half * rz[:, None] * (rt[:, None] * teacher - (cos * rz)[:, None] * z)
+"""
+    + _LINEAR,
+)
+
+
+@op
+def contrastive_preference(f, x: tensor[b, t, d], weight: tensor[c, d], bias: tensor[c], y: index(c)[b, t]):
+    f.h, f.nll = sequence_log_shares(x, weight, bias, y)
+    f.m[n] = 0.1 * (f.h[0, n] - f.h[1, n])
+    f.e[n] = 0.9 * softplus(-f.m[n]) + 0.1 * softplus(f.m[n])
+    f.loss[()] = f.nll[()] + mean(f.e[n], over=n)
+    return f.loss
+
+
+def _contrastive_preference(x, weight, bias, y):
+    chosen, rejected, nll = _sequence_log_shares(x, weight, bias, y)
+    margin = 0.1 * (chosen - rejected)
+    return nll + (-0.9 * F.logsigmoid(margin) - 0.1 * F.logsigmoid(-margin)).mean()
+
+
+L42 = Problem(
+    42,
+    "chunked CPO",
+    contrastive_preference,
+    _contrastive_preference,
+    SEQUENCES,
+    """
+dchosen = 0.1 * dloss / m.shape[0] * (torch.sigmoid(m) - 0.9)
+drejected = -dchosen
+"""
+    + _PAIRS
+    + _OF_TOKENS,
+    odd=FEW,
+    long=WIDE,
+)
+
+
+@op
+def direct_preference(
+    f,
+    x: tensor[b, t, d],
+    weight: tensor[c, d],
+    bias: tensor[c],
+    y: index(c)[b, t],
+    chosen: constant[n],
+    rejected: constant[n],
+):
+    f.h, f.nll = sequence_log_shares(x, weight, bias, y)
+    f.m[n] = 0.1 * (f.h[0, n] - chosen[n] - (f.h[1, n] - rejected[n]))
+    f.loss[()] = f.nll[()] + mean(softplus(-f.m[n]), over=n)
+    return f.loss
+
+
+def _direct_preference(x, weight, bias, y, chosen, rejected):
+    ours, theirs, nll = _sequence_log_shares(x, weight, bias, y)
+    return nll - F.logsigmoid(0.1 * (ours - chosen - (theirs - rejected))).mean()
+
+
+L43 = Problem(
+    43,
+    "chunked DPO",
+    direct_preference,
+    _direct_preference,
+    {**SEQUENCES, "n": 2},
+    """
+dchosen = -0.1 * dloss / m.shape[0] * torch.sigmoid(-m)
+drejected = -dchosen
+"""
+    + _PAIRS
+    + _OF_TOKENS,
+    odd={**FEW, "n": 3},
+    long={**WIDE, "n": 1},
+    note="the reference model's log-probabilities are constants",
+)
+
+
+@op
+def linear_policy_loss(
+    f,
+    x: tensor[n, t, d],
+    weight: tensor[c, d],
+    bias: tensor[c],
+    y: index(c)[n, t],
+    old: constant[n, t],
+    given: constant[n, t],
+    advantage: constant[n],
+    mask: constant[n, t],
+):
+    f.z[n, t, c] = sum(x[n, t, d] * weight[c, d], over=d) + bias[c]
+    f.loss = grouped_policy_loss(f.z, y, old, given, advantage, mask)
+    return f.loss
+
+
+L44 = Problem(
+    44,
+    "chunked GRPO",
+    linear_policy_loss,
+    lambda x, weight, bias, *others: _grouped_policy_loss(F.linear(x, weight, bias), *others),
+    {"n": 4, "t": 64, "d": 64, "c": 512},
+    _POLICY.format(name="loss_")
+    + _BY_TOKEN.format(name="loss_"),
+    note="the mask counts squared here, so that any weights will do",
+)
+
+
+@op
+def shannon_distillation(
+    f, x: tensor[n, d], weight: tensor[c, d], bias: tensor[c], teacher: constant[n, c], y: index(c)[n]
+):
+    f.z[n, c] = sum(x[n, d] * weight[c, d], over=d) + bias[c]
+    f.a = log_softmax(f.z)
+    f.b = log_softmax(teacher)
+    f.e = divergence_from_the_middle(f.a, f.b)
+    f.count[()] = sum(where(ne(y[n], -100), 1, 0), over=n)
+    hard = -sum(where(ne(y[n], -100), f.a[n, y[n]], 0), over=n)
+    f.loss[()] = (hard + sum(where(ne(y[n], -100), f.e[n], 0), over=n)) / f.count[()] / 2
+    return f.loss
+
+
+def _shannon_distillation(x, weight, bias, teacher, y):
+    z, used = F.linear(x, weight, bias), y != -100
+    soft = _divergence_from_the_middle(F.log_softmax(z, -1), F.log_softmax(teacher, -1)) * used
+    return F.cross_entropy(z, y, ignore_index=-100) / 2 + soft.sum() / used.sum() / 2
+
+
+L45 = Problem(
+    45,
+    "chunked JSD",
+    shannon_distillation,
+    _shannon_distillation,
+    TOKENS,
+    """
+share = (dloss * (y != -100) / count / 2)[:, None]
+p = torch.exp(a)
+slopes = p * (a - e_mix) / 2
+dz = share * (slopes - p * slopes.sum(1, True) + p)
+dz.scatter_add_(1, y[:, None], -share)
+"""
+    + _LINEAR,
+)
+
+
+@op
+def prospect_preference(
+    f,
+    x: tensor[b, t, d],
+    weight: tensor[c, d],
+    bias: tensor[c],
+    y: index(c)[b, t],
+    given: constant[b],
+    wanted: constant[b],
+    kl: scalar = 0.3,
+):
+    f.l = token_log_shares(x, weight, bias, y)
+    f.r[b] = sum(f.l[b, t], over=t) - given[b]
+    f.s[b] = where(wanted[b] > 0, 1, -1)
+    f.e[b] = sigmoid(0.1 * (f.r[b] - kl) * f.s[b])
+    f.loss[()] = mean(1 - f.e[b], over=b)
+    return f.loss
+
+
+def _prospect_preference(x, weight, bias, y, given, wanted, kl):
+    ratios = _token_log_shares(x, weight, bias, y).sum(-1) - given
+    return (1 - torch.sigmoid(0.1 * (ratios - kl) * torch.where(wanted > 0, 1, -1))).mean()
+
+
+L46 = Problem(
+    46,
+    "chunked KTO",
+    prospect_preference,
+    _prospect_preference,
+    SEQUENCES,
+    "dl = (-0.1 * dloss / e.shape[0] * e * (1 - e) * s)[:, None]" + _BY_TOKEN.format(name="l_"),
+    note="the reference model's log-probabilities are constants",
+)
+
+
+@op
+def odds_preference(f, x: tensor[b, t, d], weight: tensor[c, d], bias: tensor[c], y: index(c)[b, t]):
+    f.h, f.nll = sequence_log_shares(x, weight, bias, y)
+    f.q[pair, n] = f.h[pair, n] / f.h_counts[pair, n]
+    f.g[pair, n] = f.q[pair, n] - log(1 - exp(f.q[pair, n]))
+    f.m[n] = f.g[0, n] - f.g[1, n]
+    f.loss[()] = f.nll[()] + 0.1 * mean(softplus(-f.m[n]), over=n)
+    return f.loss
+
+
+def _odds_preference(x, weight, bias, y):
+    chosen, rejected, nll = _sequence_log_shares(x, weight, bias, y)
+    counts = (y != -100).sum(-1)
+    chosen, rejected = chosen / counts.chunk(2)[0], rejected / counts.chunk(2)[1]
+    odds = chosen - rejected - (torch.log1p(-torch.exp(chosen)) - torch.log1p(-torch.exp(rejected)))
+    return nll - 0.1 * F.logsigmoid(odds).mean()
+
+
+L47 = Problem(
+    47,
+    "chunked ORPO",
+    odds_preference,
+    _odds_preference,
+    SEQUENCES,
+    """
+dm = -0.1 * dloss / m.shape[0] * torch.sigmoid(-m)
+dchosen = dm / (1 - torch.exp(q[0])) / h_counts[0]
+drejected = -dm / (1 - torch.exp(q[1])) / h_counts[1]
+"""
+    + _PAIRS
+    + _OF_TOKENS,
+    odd=FEW,
+    long=WIDE,
+)
+
+
+@op
+def simple_preference(f, x: tensor[b, t, d], weight: tensor[c, d], bias: tensor[c], y: index(c)[b, t]):
+    f.h, f.nll = sequence_log_shares(x, weight, bias, y)
+    f.q[pair, n] = f.h[pair, n] / f.h_counts[pair, n]
+    f.m[n] = 0.1 * (f.q[0, n] - f.q[1, n]) - 0.5
+    f.loss[()] = f.nll[()] + mean(softplus(-f.m[n]), over=n)
+    return f.loss
+
+
+def _simple_preference(x, weight, bias, y):
+    chosen, rejected, nll = _sequence_log_shares(x, weight, bias, y)
+    counts = (y != -100).sum(-1)
+    return nll - F.logsigmoid(0.1 * (chosen / counts.chunk(2)[0] - rejected / counts.chunk(2)[1]) - 0.5).mean()
+
+
+L48 = Problem(
+    48,
+    "chunked SimPO",
+    simple_preference,
+    _simple_preference,
+    SEQUENCES,
+    """
+dm = -0.1 * dloss / m.shape[0] * torch.sigmoid(-m)
+dchosen = dm / h_counts[0]
+drejected = -dm / h_counts[1]
+"""
+    + _PAIRS
+    + _OF_TOKENS,
+    odd=FEW,
+    long=WIDE,
+)
+
+
+@op
+def sequence_policy_loss(
+    f,
+    x: tensor[n, t, d],
+    weight: tensor[c, d],
+    bias: tensor[c],
+    y: index(c)[n, t],
+    old: constant[n, t],
+    advantage: constant[n],
+):
+    f.l = token_log_shares(x, weight, bias, y)
+    f.r[n] = exp(mean(f.l[n, t] - old[n, t], over=t))
+    f.k[n] = where(f.r[n] < 0.8, 0.8, where(f.r[n] > 1.2, 1.2, f.r[n]))
+    f.a[n] = f.r[n] * advantage[n]
+    f.b[n] = f.k[n] * advantage[n]
+    f.loss[()] = -mean(minimum(f.a[n], f.b[n]), over=n)
+    return f.loss
+
+
+def _sequence_policy_loss(x, weight, bias, y, old, advantage):
+    ratios = torch.exp((_token_log_shares(x, weight, bias, y) - old).mean(-1))
+    return -torch.min(ratios * advantage, torch.clamp(ratios, 0.8, 1.2) * advantage).mean()
+
+
+L49 = Problem(
+    49,
+    "chunked GRPO, ratios of sequences",
+    sequence_policy_loss,
+    _sequence_policy_loss,
+    {"n": 4, "t": 64, "d": 64, "c": 512},
+    """
+free = (a < b) | (k == r)
+dl = (-dloss / a.shape[0] * a * free / y.shape[1])[:, None]
+"""
+    + _BY_TOKEN.format(name="l_"),
+)
+
+
+@op
+def hinge_preference(
+    f,
+    x: tensor[b, t, d],
+    weight: tensor[c, d],
+    bias: tensor[c],
+    y: index(c)[b, t],
+    chosen: constant[n],
+    rejected: constant[n],
+):
+    f.h, f.nll = sequence_log_shares(x, weight, bias, y)
+    f.m[n] = 1 - 0.1 * (f.h[0, n] - chosen[n] - (f.h[1, n] - rejected[n]))
+    f.loss[()] = f.nll[()] + mean(relu(f.m[n]), over=n)
+    return f.loss
+
+
+def _hinge_preference(x, weight, bias, y, chosen, rejected):
+    ours, theirs, nll = _sequence_log_shares(x, weight, bias, y)
+    return nll + F.relu(1 - 0.1 * (ours - chosen - (theirs - rejected))).mean()
+
+
+L50 = Problem(
+    50,
+    "chunked DPO, hinge",
+    hinge_preference,
+    _hinge_preference,
+    {**SEQUENCES, "n": 2},
+    """
+dchosen = -0.1 * dloss / m.shape[0] * (m > 0)
+drejected = -dchosen
+"""
+    + _PAIRS
+    + _OF_TOKENS,
+    odd={**FEW, "n": 3},
+    long={**WIDE, "n": 1},
+    note="the reference model's log-probabilities are constants",
 )
