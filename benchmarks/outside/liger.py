@@ -621,9 +621,7 @@ L19 = Problem(
     19,
     "modulated_rms_norm",
     modulated_rms_norm,
-    lambda x, gamma, scale, shift: (
-        (1 + scale[:, None]) * F.rms_norm(x, gamma.shape, gamma, 1e-6) + shift[:, None]
-    ),
+    lambda x, gamma, scale, shift: (1 + scale[:, None]) * F.rms_norm(x, gamma.shape, gamma, 1e-6) + shift[:, None],
     {"b": 8, "t": 128, "d": 512},
     """
 dshift = dy.sum(1)
@@ -637,9 +635,7 @@ dx = rrms[..., None] * (scaled - xhat * (scaled * xhat).mean(-1, True))
 
 
 @op
-def multi_token_attention(
-    f, s: tensor[b, c, l, l], weight: tensor[o, c, three, trio], bias: tensor[o]
-):
+def multi_token_attention(f, s: tensor[b, c, l, l], weight: tensor[o, c, three, trio], bias: tensor[o]):
     f.m[b, c, i, j] = where(j <= i, s[b, c, i, j], -oo)
     f.p = softmax(f.m)
     inside = (i + three >= 1) & (i + three <= size(l)) & (j + trio >= 1) & (j + trio <= size(l))
@@ -921,9 +917,7 @@ dx = weight[..., None] * dy[:, None]
 
 
 @op
-def hyper_connection_written(
-    f, x: tensor[n, i, c], made: tensor[n, c], post: tensor[n, o], mixed: tensor[n, o, i]
-):
+def hyper_connection_written(f, x: tensor[n, i, c], made: tensor[n, c], post: tensor[n, o], mixed: tensor[n, o, i]):
     f.y[n, o, c] = sum(mixed[n, o, i] * x[n, i, c], over=i) + post[n, o] * made[n, c]
     return f.y
 
@@ -1134,8 +1128,7 @@ L44 = Problem(
     linear_policy_loss,
     lambda x, weight, bias, *others: _grouped_policy_loss(F.linear(x, weight, bias), *others),
     {"n": 4, "t": 64, "d": 64, "c": 512},
-    _POLICY.format(name="loss_")
-    + _BY_TOKEN.format(name="loss_"),
+    _POLICY.format(name="loss_") + _BY_TOKEN.format(name="loss_"),
     note="the mask counts squared here, so that any weights will do",
 )
 

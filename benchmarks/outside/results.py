@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import derive
@@ -46,9 +47,15 @@ class Results:
 def digest(suite: str, problem: Problem, engine: str) -> str:
     """What a result rests on: the problem as it is written, and the engine."""
     told = (problem.title, problem.op, dict(problem.lengths), problem.by_hand, problem.odd, problem.long)
-    code: Any = getattr(problem.forward, "__code__", None)
-    forward: Any = problem.forward if code is None else (code.co_code, code.co_consts, code.co_names)
+    forward = _told(getattr(problem.forward, "__code__", problem.forward))
     return hashlib.sha256(f"{suite} {told} {forward} {engine}".encode()).hexdigest()[:16]
+
+
+def _told(code: Any) -> object:
+    """Code as what is the same in every process: not where it lies in memory."""
+    if isinstance(code, CodeType):
+        return code.co_code, code.co_names, [_told(c) for c in code.co_consts]
+    return getattr(code, "__qualname__", code)
 
 
 def engine_digest() -> str:
