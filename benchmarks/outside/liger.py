@@ -38,9 +38,8 @@ def attention_over_depth(f, x: tensor[m, n, d], query: tensor[d], gamma: tensor[
 
 
 def _attention_over_depth(x, query, gamma):
-    keys = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * gamma
-    shares = torch.einsum("d,mnd->mn", query, keys).softmax(0)
-    return torch.einsum("mn,mnd->nd", shares, x)
+    shares = (F.rms_norm(x, gamma.shape, gamma, 1e-6) * query).sum(-1).softmax(0)
+    return (shares[..., None] * x).sum(0)
 
 
 L1 = Problem(
