@@ -655,7 +655,7 @@ L20 = Problem(
     "multi_token_attention",
     multi_token_attention,
     _multi_token_attention,
-    {"b": 2, "c": 8, "l": 64, "o": 8},
+    {"b": 2, "c": 8, "l": 64, "l2": 64, "o": 8},
     """
 dz = dy.tril()
 dbias = dz.sum((0, 2, 3))
