@@ -56,9 +56,11 @@ def inline_call(
     given = _bind_arguments(op, args, kwargs)
     symbols, axes = _arguments(op, given, tensors)
     check_arguments(op, given, tensors, operands)
+    callers = {a for _, dims in tensors.values() for d in dims for a in d.atoms(Axis)}
+    callers |= {o.ranges_over for o in operands.values() if o.ranges_over is not None}
     for axis in _own_axes(op):
-        if axis not in axes:
-            axes[axis] = (_fresh(axis, {a for run in axes.values() for a in run}),)
+        if axis not in axes:  # as long as the callee makes it, not as an axis of that name which the caller has
+            axes[axis] = (_fresh(axis, callers.union(*axes.values())),)
     out = []
     for equation in op.equations:
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))

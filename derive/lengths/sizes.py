@@ -34,9 +34,12 @@ def size_rules(
     standing = [at for equation in equations for at in equation.reads]
     rules = _allowed(rules, standing, dims, equations)
     if any(a not in rules for e in equations for a in (*e.axes, *e.over)):
-        known = [at for at in written if at.name in dims and len(dims[at.name]) == len(at.index)]
+        guards = [e for e in equations if e.guard]
+        places = {At(e.target, *e.index): e.body.args[1] for e in guards}
+        called = [at.xreplace(places) for at in standing if at not in places]  # what a called op wrote is not `written`
+        known = [at for at in (*written, *called) if at.name in dims and len(dims[at.name]) == len(at.index)]
         kept: Kept = {}
-        for e in (e for e in equations if e.guard):
+        for e in guards:
             kept.setdefault(e.body.args[1], []).append(conjuncts(e.body.args[0]))
         known = [at for at in known if not any(_tells_nothing(at, dims[at.name], kept))]
         rules = _allowed(rules, known, dims, equations, kept)

@@ -202,7 +202,7 @@ def free_axes_of(op: Op) -> tuple[str, ...]:
 def _repaired(rules: _Rules, sizes: dict[str, int], rule: Expr, least: int, longest: int) -> dict[str, int] | None:
     """Change one axis of a broken rule so that fewer are broken: nearest lengths first, the last named axis first."""
     mine = [a for a in rules.axes if Size(Axis(a)) in rule.atoms(Size)]
-    before = len(_broken(rules, sizes, least))
+    before = _worth(_broken(rules, sizes, least))
     fallback = None
     for length_change in sorted(range(-_LONGEST, _LONGEST + 1), key=lambda c: (abs(c), c)):
         for axis in reversed(mine):
@@ -211,11 +211,16 @@ def _repaired(rules: _Rules, sizes: dict[str, int], rule: Expr, least: int, long
                 continue
             changed = {**sizes, axis: length}
             broken = _broken(rules, changed, least)
-            if len(broken) < before:
+            if _worth(broken) < before:
                 return changed
             if rule not in broken and fallback is None:
                 fallback = changed
     return fallback
+
+
+def _worth(broken: list[Expr]) -> tuple[bool, int]:
+    """How bad broken rules are: a length that is none at all is worse than any number of relations."""
+    return bool(broken) and not isinstance(broken[0], Relational), len(broken)
 
 
 def _broken(rules: _Rules, sizes: Mapping[str, int], least: int) -> list[Expr]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from sympy import Add, Basic, E, Function, Max, Min, Mul, Number, Pow, S
-from sympy.core.relational import Relational
+from sympy.core.relational import Equality, Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 from torch import Tensor
 
@@ -130,10 +130,13 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
     if isinstance(e, Pow):
         return _power(e, places, world)
     if isinstance(e, Sigma | Reduce):
+        kind = "sum" if isinstance(e, Sigma) else e.kind
+        if kind == "sum" and isinstance(e.body, Where) and e.body.args[2] == 0 and e.body.condition.atoms(Equality):
+            return _sum_of_what_meets(e.body, e.over, places, world)
         inner = places.crossed(e.over, world)
         body = full(value_at(e.body, inner, world), inner.count)
         body = body.reshape(places.count, inner.count // places.count if places.count else _count(e.over, world))
-        return _REDUCTIONS["sum" if isinstance(e, Sigma) else e.kind](body)
+        return _REDUCTIONS[kind](body)
     if isinstance(e, Where):
         return _choice(e, places, world)
     if isinstance(e, Function):
@@ -144,6 +147,25 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
             torch.minimum if isinstance(e, Min) else torch.maximum, [value_at(a, places, world) for a in e.args]
         )
     return _simple(e, places, world)
+
+
+def _sum_of_what_meets(body: Where, over: Iterable[Axis], places: Places, world: World) -> Tensor:
+    """A sum of what equal positions choose, at the chosen places alone: one of 10,000 in a transposed convolution."""
+    left, inner = list(over), Places(places.count, {**places.at, _SUMMED_AT: torch.arange(places.count)})
+    for part in sorted(And.make_args(body.condition), key=lambda part: not isinstance(part, Equality)):
+        own = [a for a in left if a in part.atoms(Axis)]
+        left = [a for a in left if a not in own]
+        inner = inner.crossed(own, world)
+        inner = inner.only(_condition(part, inner, world).expand(inner.count))
+    inner = inner.crossed(left, world)
+    values = full(value_at(body.args[1], inner, world), inner.count)
+    wide = torch.promote_types(values.dtype, torch.float32)  # as PyTorch's own sums of half precision add up
+    total = torch.zeros(places.count, dtype=wide).index_add(0, inner.at[_SUMMED_AT], values.to(wide))
+    return total.to(values.dtype)
+
+
+_SUMMED_AT = Axis("summed_at")
+"""Stands for the place that a sum is of, among the axes of the places that it adds up."""
 
 
 def _simple(e: Basic, places: Places, world: World) -> Tensor:

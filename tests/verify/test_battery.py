@@ -124,6 +124,23 @@ def test_lengths_follow_merges_and_windows(tmp_path) -> None:
     assert situation("ordinary").make(merged) is not None
 
 
+def test_a_length_is_not_given_up_for_others_to_agree() -> None:
+    """Windows, and an input as long as they allow: a window of no places breaks fewer rules, but a worse one."""
+    d, h, w, r, p, q, l, u, v, i, j, k = axes("d h w r p q l u v i j k")
+
+    @op
+    def masked(f, x: tensor[d, h, w], filters: tensor[r, p, q], mask: tensor[l, u, v]):
+        f.z[i, j, k] = sum(x[i + r, j + p, k + q] * filters[r, p, q], over=(r, p, q))
+        f.y[l, u, v] = f.z[l, u, v] * mask[l, u, v]
+        return f.y
+
+    wish = {"d": 11, "h": 11, "w": 11, "r": 9, "p": 9, "q": 9, "l": 10, "u": 10, "v": 10}
+    sizes = fitting(masked.op, wish, 3)
+    assert sizes is not None
+    for side, tap, out in ("drl", "hpu", "wqv"):
+        assert sizes[out] == sizes[side] - sizes[tap] + 1 >= 3
+
+
 PATCHES = """from derive import *
 b, c, d, h, p, q, w, x, y = axes("b c d h p q w x y")
 

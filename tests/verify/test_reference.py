@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from derive.catalogue import catalogue, find
-from derive.notation import axes, eq, op, sum, tensor, where
+from derive.notation import axes, eq, length, op, sum, tensor, where
 from derive.recording import checks
 from derive.verify import places
 from derive.verify.battery import BATTERY, situation
@@ -71,6 +71,33 @@ def test_half_precision_adds_up_in_float32() -> None:
 
 def test_every_function_of_the_notation_can_be_executed() -> None:
     assert (checks.FUNCTIONS | checks.OF_AXES) - {"digamma"} <= set(places.FUNCTIONS)  # digamma(x) is polygamma(0, x)
+
+
+def test_a_sum_of_what_meets_is_executed_where_it_meets() -> None:
+    """A transposed convolution of volumes: of 10**9 places of all axes 10**6 are chosen."""
+    n, c, o, d, h, w, r, p, q, l, u, v = axes("n c o d h w r p q l u v")
+
+    @op
+    def transposed(
+        f, x: tensor[n, c, d, h, w], k: tensor[c, o, r, p, q], deep: length(l), high: length(u), wide: length(v)
+    ):
+        met = eq(2 * d + r - 1, l) & eq(2 * h + p - 1, u) & eq(2 * w + q - 1, v)
+        parts = where(met, x[n, c, d, h, w] * k[c, o, r, p, q], 0)
+        f.y[n, o, l, u, v] = sum(parts, over=(c, d, h, w, r, p, q))
+        return f.y
+
+    generator = torch.Generator().manual_seed(0)
+    x, k = (torch.randn(s, generator=generator, dtype=torch.float64) for s in ((2, 3, 5, 6, 7), (3, 2, 3, 3, 3)))
+    x.requires_grad_()
+    k.requires_grad_()
+    lengths = {"l": 9, "u": 11, "v": 13}
+    sizes = {"n": 2, "c": 3, "d": 5, "h": 6, "w": 7, "o": 2, "r": 3, "p": 3, "q": 3, **lengths}
+    got = execute(transposed.op, World(sizes, {"x": x, "k": k})).tensors["y"]
+    want = torch.nn.functional.conv_transpose3d(x, k, stride=2, padding=1)
+    torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    dy = torch.randn(want.shape, generator=generator, dtype=torch.float64)
+    for ours, theirs in zip(torch.autograd.grad(got, (x, k), dy), torch.autograd.grad(want, (x, k), dy), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 def test_the_rest_of_a_place_can_be_executed() -> None:

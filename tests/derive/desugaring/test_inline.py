@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from derive.equations import Op
 from derive.errors import DeriveError
@@ -395,6 +396,61 @@ def test_an_index_over_the_axis_that_the_call_has() -> None:
         return f.z
 
     assert squares.op.outputs == ("z",)
+
+
+two = axes("two=2")
+
+
+@op
+def pooled(f, x: tensor[n, d]):
+    f.y[n, t] = amax(x[n, 2 * t + two], over=two)
+    return f.y
+
+
+@op
+def filtered(f, x: tensor[n, d], w: tensor[k]):
+    f.y[n, t] = sum(where((t + k >= 1) & (t + k <= size(d)), x[n, t + k - 1] * w[k], 0), over=k)
+    return f.y
+
+
+def test_each_call_has_places_of_its_own() -> None:
+    """Of a name that the caller has, or the call before: a pool of a pool is not as long as it."""
+
+    @op
+    def pool_of_a_pool(f, x: tensor[n, d], w: tensor[n, t]):
+        f.a = pooled(x)
+        f.b = pooled(f.a)
+        f.c = pooled(f.b)
+        f.y[n] = sum(f.c[n, j], over=j) + sum(w[n, t], over=t)
+        return f.y
+
+    shapes = {"x": (3, 25), "w": (3, 4)}
+    assert_derived(pool_of_a_pool.op, lambda x, w: F.max_pool1d(x, 8).sum(1) + w.sum(1), shapes)
+
+
+def test_an_argument_is_the_length_of_the_callers_axis_alone() -> None:
+    @op
+    def spread_after_a_pool(f, x: tensor[n, d], out: length(t)):
+        f.a = pooled(x)
+        f.y[n, t] = sum(where(eq(2 * i, t), f.a[n, i], 0), over=i)
+        return f.y
+
+    assert str(spread_after_a_pool.op.equations[0]) == "a[n, t2] = amax(x[n, 2*t2 + two], over=two)"
+
+
+def test_a_padded_window_tells_its_length_to_the_caller() -> None:
+    @op
+    def filtered_twice(f, x: tensor[n, d], w: tensor[k]):
+        f.a = filtered(x, w)
+        f.b = filtered(f.a, w)
+        f.y[n, j] = f.b[n, j] ** 2
+        return f.y
+
+    def plain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        once = F.conv1d(x[:, None], w[None, None], padding=1)
+        return F.conv1d(once, w[None, None], padding=1)[:, 0] ** 2
+
+    assert_derived(filtered_twice.op, plain, {"x": (3, 7), "w": (4,)})
 
 
 # --- mistakes -----------------------------------------------------------------------------------------------
