@@ -1,8 +1,9 @@
 """`python -m tests.mutation.judged [--trials FILE] [--out FILE] [OP…]`: judge of wrong candidates, as a table.
 
-Each trial is a line of the first file; what stands there already is not tried again. Three things are asked, the last two on
-calls that judge has not seen: whether the candidate is condemned, whether it is wrong at all, and whether the reason
-is true: that a form which is named gives its values, and that it is right where a condition holds, and wrong elsewhere.
+Each trial is a line of the first file; what stands there already is not tried again. Three things are asked, the last
+two on calls that judge has not seen: whether the candidate is condemned, whether it is wrong at all, and whether the
+reason is true: that a form which is named gives its values, and that it is right where a condition holds, and wrong
+elsewhere.
 """
 
 from __future__ import annotations
