@@ -154,7 +154,7 @@ def test_inputs_are_written_as_shapes_and_numbers() -> None:
     ]
     assert [t.kind for t in found][-3:] == ["scalar", "fixed", "fixed"] and found[4].assumed == "positive"
     for text in ("x", "x: ", "x: [d", "x: much", "x: [d e]"):
-        with pytest.raises(DeriveError, match="^--inputs: "):
+        with pytest.raises(DeriveError, match=r"^--inputs: "):
             written(text)
 
 
