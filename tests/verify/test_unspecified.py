@@ -1,5 +1,8 @@
 """Candidates without a spec: their own forward, another, finite differences; what it takes, written or guessed."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -263,9 +266,12 @@ def backward(dp, x):
 """
 
 
-def test_a_kernel_in_triton_runs_by_its_interpreter(derive, tmp_path: Path) -> None:
+def test_a_kernel_in_triton_runs_by_its_interpreter(tmp_path: Path) -> None:
+    """In a process of its own: Triton asks for the interpreter as it is imported, once."""
     pytest.importorskip("triton")
     (tmp_path / "kernel.py").write_text(KERNEL)
-    done = derive("judge", "kernel.py:backward", "--op", "softmax", "--dtype", "float32")
+    command = [sys.executable, "-m", "derive.cli", "judge", "kernel.py:backward", "--op", "softmax"]
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("softmax: right\n")
+    assert done.stdout.startswith("softmax: right, computing in float32\n")
