@@ -23,17 +23,30 @@ _FEW = 20
 
 def catalogue() -> list[Op]:
     """Every op that a module of `derive.ops` defines, modules by name and ops as they stand in them."""
+    return _distinct(_ops_where(""))
+
+
+def _ops_where(text: str) -> list[Op]:
+    """The ops of the modules of `derive.ops` in whose files a text stands."""
     found: list[Op] = []
-    for entry in sorted(pkgutil.iter_modules(derive.ops.__path__, "derive.ops."), key=lambda m: m.name):
-        found += _ops_of(importlib.import_module(entry.name), None)
-    return _distinct(found)
+    for folder in map(Path, derive.ops.__path__):
+        for entry in sorted(pkgutil.iter_modules([str(folder)], "derive.ops."), key=lambda m: m.name):
+            file = folder / f"{entry.name.rpartition('.')[2]}.py"
+            if not text or not file.is_file() or text in file.read_text(encoding="utf-8"):
+                found += _ops_of(importlib.import_module(entry.name), None)
+    return found
 
 
 def find(name: str, among: list[Op] | None = None) -> Op:
-    """The op of that name, in the catalogue unless told otherwise. Raises DeriveError with near names."""
+    """The op of that name, in the catalogue unless told otherwise. Raises DeriveError with near names.
+
+    Of the catalogue only the modules that say `def NAME(` are read: an op takes some hundredths of a second.
+    """
+    mine = _ops_where(f"def {name}(") if among is None else among
+    for op in mine:
+        if op.name == name:
+            return op
     known = {op.name: op for op in (catalogue() if among is None else among)}
-    if name in known:
-        return known[name]
     close = get_close_matches(name, known, 1)
     hint = f"there are {', '.join(sorted(known))}" if len(known) <= _FEW else "derive list names them all"
     if name.endswith(".py"):

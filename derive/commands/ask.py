@@ -114,9 +114,9 @@ def judge_candidate(
 
 def _op_of(name: str, file: Path | None) -> Op:
     """The op of that name, in the catalogue or the file, whose only op needs no name."""
-    known = catalogue() if file is None else load_file(file)
+    known = None if file is None else load_file(file)
     if name:
         return find(name, known)
-    if len(known) > 1:
+    if known is None or len(known) > 1:
         raise DeriveError("no op to judge by", fix="name it with --op OP")
     return known[0]
