@@ -73,7 +73,7 @@ def _shapes(call: Call) -> Iterator[tuple[dict[str, int], tuple[int, ...]]]:
 
 
 def _less(length: int) -> Iterator[int]:
-    """Shorter lengths: the shortest, those that whole blocks leave one over of, and one less, of a long one an eighth."""
+    """Shorter lengths: the shortest, one more than whole blocks, a half, and one less, or an eighth of a long one."""
     tried = {*range(1, 4), *(2**k + 1 for k in range(2, 9)), length // 2, min(length - 1, length - length // 8)}
     yield from sorted(n for n in tried if 0 < n < length)
 

@@ -1,8 +1,9 @@
 """`python -m tests.mutation.judged [--trials FILE] [--out FILE] [OP…]`: judge of wrong candidates, as a table.
 
-Each trial is a line of the first file; what stands there already is not tried again. Three things are asked, the last two on
-calls that judge has not seen: whether the candidate is condemned, whether it is wrong at all, and whether the reason
-is true: that a form which is named gives its values, and that it is right where a condition holds, and wrong elsewhere.
+Each trial is a line of the first file; what stands there already is not tried again. Three things are asked, the last
+two on calls that judge has not seen: whether the candidate is condemned, whether it is wrong at all, and whether the
+reason is true: that a form which is named gives its values, and that it is right where a condition holds, and wrong
+elsewhere.
 """
 
 from __future__ import annotations
@@ -217,12 +218,16 @@ def table(found: Sequence[Trial]) -> str:
         rows.append(f"| {kind} | {' | '.join(map(str, cells))} |")
     condemned, true = (_share(sum(getattr(t, what) for t in made), len(made)) for what in ("condemned", "true"))
     same = f"{len(found) - len(made)} that change nothing are not counted"
-    rows += ["", f"{condemned} condemned, {true} with the true reason; {same}."]
-    rows += [f"- not condemned: {t.op}, `{t.mistake}`" for t in made if not t.condemned]
-    rows += [f"- {t.reason}: {t.op}, `{t.mistake}`: {t.error} {t.said}" for t in made if t.condemned and not t.true]
+    rows += ["", f"{len({t.op for t in made})} ops. {condemned} condemned, {true} with the true reason; {same}."]
+    rows += [f"- not condemned: {t.op}, `{_line(t)}`" for t in made if not t.condemned]
+    rows += [f"- {t.reason}: {t.op}, `{_line(t)}`: {t.error} {t.said}" for t in made if t.condemned and not t.true]
     alike = [t for t in found if t.condemned and not t.differs]
-    rows += [f"- condemned, though no unseen call is wrong: {t.op}, `{t.mistake}`" for t in alike]
+    rows += [f"- condemned, though no unseen call is wrong: {t.op}, `{_line(t)}`" for t in alike]
     return "\n".join(rows) + "\n"
+
+
+def _line(t: Trial) -> str:
+    return " ".join(t.mistake.split())
 
 
 def _share(part: int, whole: int) -> str:

@@ -30,7 +30,7 @@ def test_verify_prints_the_familiar_line(derive, tmp_path: Path) -> None:
     line, summary = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
     assert line.startswith("dx               | exact: ") and "| approximate: True  | maxdiff: " in line
-    assert summary == "tanh, 1 gradient: right in 25 situations"
+    assert summary == "tanh, 1 gradient: right in 28 situations"
 
 
 def test_what_cannot_be_run_is_named_and_the_others_are_verified(derive, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_verify_writes_its_numbers_as_data(derive, tmp_path: Path) -> None:
     text = (tmp_path / "out.json").read_text()
     data = json.loads(text)
     assert (data["handgrad"], data["command"]) == ("measured/1", "derive verify tanh --seed 3")
-    assert data["verified"] == {"tanh": {"situations": 25, "wrong in": 0, "wrong": []}}
+    assert data["verified"] == {"tanh": {"situations": 28, "wrong in": 0, "wrong": []}}
     assert [(e["of"], e["dtype"], e.get("they")) for e in data["errors"]["tanh"]] == [
         *[("dx", "float64", None)] * 3,
         ("dx", "float32", "autograd"),
@@ -151,7 +151,7 @@ def test_an_op_with_an_input_called_out_is_verified_without(tmp_path: Path) -> N
 def test_judge_ends_with_0_for_right_and_1_for_wrong(derive, file: Path) -> None:
     good = derive("judge", "good.py:backward", "--op", "tanh")
     assert (good.returncode, good.stderr) == (0, "")
-    assert good.stdout == "tanh: right\n  agrees with the derived backward in 25 situations\n"
+    assert good.stdout == "tanh: right\n  agrees with the derived backward in 28 situations\n"
     bad = derive("judge", "bad.py:backward", "--op", "tanh")
     assert (bad.returncode, bad.stderr) == (1, "")
     assert bad.stdout.startswith("tanh: wrong (") and "smallest counterexample" in bad.stdout
@@ -172,7 +172,9 @@ def test_judge_proves_a_formula(derive, tmp_path: Path) -> None:
         (["verify", "tanh", "--plot", "u.foo"], "--plot u.foo: no such format; end the name in one of "),
         (["verify", "tanh", "--native", "torch.nn.functional.tahn"], "there is no function torch.nn.functional.tahn"),
         (["verify", "tanh", "--native", "torch.sin"], "op tanh: the native forward computes another y"),
-        (["judge", "good.py:backward"], "no op to judge by; name it with --op OP"),
+        (["judge", "good.py:backward"], "backward is a function, whose forward is not known; give --forward FILE"),
+        (["judge", "--formula", "dx = dy"], "no op to judge a formula by; name it with --op OP"),
+        (["judge", "good.py:backward", "--op", "tanh", "--inputs", "x: [d]"], "--inputs is for what no op is named"),
         (["judge", "--op", "tanh"], "nothing to judge, or two things; give FILE.py:NAME or --formula TEXT"),
         (["judge", "good.py:backwards", "--op", "tanh"], "good.py has no backwards; did you mean backward?"),
         (["judge", "good.py:backward", "--op", "layernorm"], "write it as backward(dy, x, gamma, beta)"),

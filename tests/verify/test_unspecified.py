@@ -1,5 +1,8 @@
 """Candidates without a spec: their own forward, another, finite differences; what it takes, written or guessed."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,7 +157,7 @@ def test_inputs_are_written_as_shapes_and_numbers() -> None:
     ]
     assert [t.kind for t in found][-3:] == ["scalar", "fixed", "fixed"] and found[4].assumed == "positive"
     for text in ("x", "x: ", "x: [d", "x: much", "x: [d e]"):
-        with pytest.raises(DeriveError, match="^--inputs: "):
+        with pytest.raises(DeriveError, match=r"^--inputs: "):
             written(text)
 
 
@@ -263,9 +266,12 @@ def backward(dp, x):
 """
 
 
-def test_a_kernel_in_triton_runs_by_its_interpreter(derive, tmp_path: Path) -> None:
+def test_a_kernel_in_triton_runs_by_its_interpreter(tmp_path: Path) -> None:
+    """In a process of its own: Triton asks for the interpreter as it is imported, once."""
     pytest.importorskip("triton")
     (tmp_path / "kernel.py").write_text(KERNEL)
-    done = derive("judge", "kernel.py:backward", "--op", "softmax", "--dtype", "float32")
+    command = [sys.executable, "-m", "derive.cli", "judge", "kernel.py:backward", "--op", "softmax"]
+    path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path})
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("softmax: right\n")
+    assert done.stdout.startswith("softmax: right, computing in float32\n")
