@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def main(
-    parts: Annotated[list[str] | None, typer.Argument(metavar="[PARTS]...", help="right, counts, time; all.")] = None,
+    parts: Annotated[
+        list[str] | None, typer.Argument(metavar="[PARTS]...", help="right, counts, time; or page alone.")
+    ] = None,
     suite: Annotated[list[str] | None, Option(help="A suite; all if not given.")] = None,
     only: Annotated[list[int] | None, Option(metavar="N", help="A problem by its number; all if not given.")] = None,
     again: Annotated[bool, Option("--again", help="Also what was found before of the same problem.")] = False,
@@ -32,7 +34,7 @@ def main(
     out: Annotated[Path, Option(metavar="FILE", help="The page.")] = ROOT / "docs" / "outside.md",
 ) -> None:
     """Try, count and time; a part that was done before of the same problem and engine is not done again."""
-    if unknown := {*(parts or ()), *(suite or ())} - {*PARTS, *SUITES}:
+    if unknown := {*(parts or ()), *(suite or ())} - {*PARTS, *SUITES, "page"}:
         typer.echo(
             f"outside: there is no {min(unknown)}; parts are {', '.join(PARTS)}, suites {', '.join(SUITES)}", err=True
         )

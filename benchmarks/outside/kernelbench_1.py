@@ -694,7 +694,7 @@ P42 = Problem(
     "Max pooling 2D",
     max_pool_2d,
     lambda x: F.max_pool2d(x, 4, stride=1, padding=1),
-    {"n": 8, "c": 16, "h": 48, "w": 48},
+    {"n": 4, "c": 8, "h": 48, "w": 48},
     """
 _, at = F.max_pool2d(x, 4, stride=1, padding=1, return_indices=True)  # kept
 dx = torch.ops.aten.max_pool2d_with_indices_backward(dy, x, [4, 4], [1, 1], [1, 1], [1, 1], False, at)
@@ -1148,7 +1148,7 @@ def transposed(**along: str) -> dict[str, int]:
 
 
 @op
-def conv_transposed_1d(f, x: tensor[n, c, u], a: tensor[c, o, k], out: length(t)):
+def conv_transposed_1d(f, x: tensor[n, c, u], a: tensor[c, o, k], places: length(t)):
     """A transposed convolution."""
     f.y[n, o, t] = sum(where(eq(u + k, t), x[n, c, u] * a[c, o, k], 0), over=(c, u, k))
     return f.y
@@ -1163,7 +1163,7 @@ P64 = Problem(
     64,
     "Transposed convolution 1D",
     conv_transposed_1d,
-    lambda x, a, out: F.conv_transpose1d(x, a),
+    lambda x, a, places: F.conv_transpose1d(x, a),
     lengths_1d(4, 64, 32, "2048 k 3 t 1 1 0 0"),
     """
 dx = F.conv1d(dy, a)
@@ -1175,7 +1175,7 @@ da = torch.nn.grad.conv1d_weight(dy, a.shape, x)
 
 
 @op
-def conv_transposed_1d_dilated(f, x: tensor[n, c, u], a: tensor[c, o, k], out: length(t)):
+def conv_transposed_1d_dilated(f, x: tensor[n, c, u], a: tensor[c, o, k], places: length(t)):
     """A transposed convolution with taps three places apart."""
     f.y[n, o, t] = sum(where(eq(u + 3 * k, t), x[n, c, u] * a[c, o, k], 0), over=(c, u, k))
     return f.y
@@ -1185,7 +1185,7 @@ P74 = Problem(
     74,
     "Transposed convolution 1D, dilated",
     conv_transposed_1d_dilated,
-    lambda x, a, out: F.conv_transpose1d(x, a, dilation=3),
+    lambda x, a, places: F.conv_transpose1d(x, a, dilation=3),
     lengths_1d(4, 32, 64, "2048 k 5 t 1 3 0 0"),
     """
 dx = F.conv1d(dy, a, dilation=3)
@@ -1197,7 +1197,7 @@ da = torch.nn.grad.conv1d_weight(dy, a.shape, x, dilation=3)
 
 
 @op
-def conv_transposed_1d_strided(f, x: tensor[n, c, u], a: tensor[c, o, k], out: length(t)):
+def conv_transposed_1d_strided(f, x: tensor[n, c, u], a: tensor[c, o, k], places: length(t)):
     """A transposed convolution with stride 2, dilation 2 and a place of padding."""
     f.y[n, o, t] = sum(where(eq(2 * u + 2 * k, t + 1), x[n, c, u] * a[c, o, k], 0), over=(c, u, k))
     return f.y
@@ -1207,7 +1207,7 @@ P79 = Problem(
     79,
     "Transposed convolution 1D, padded, strided, dilated",
     conv_transposed_1d_strided,
-    lambda x, a, out: F.conv_transpose1d(x, a, stride=2, padding=1, dilation=2),
+    lambda x, a, places: F.conv_transpose1d(x, a, stride=2, padding=1, dilation=2),
     lengths_1d(4, 32, 64, "2048 k 3 t 2 2 1 0"),
     """
 dx = F.conv1d(dy, a, stride=2, padding=1, dilation=2)

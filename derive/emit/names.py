@@ -9,7 +9,7 @@ from sympy import Expr, Integer, Mul
 
 from derive.equations import Op
 from derive.lengths.sizes import closed
-from derive.lengths.window_axes import queries, taps
+from derive.lengths.window_axes import filters, queries, taps
 from derive.lowering.raising import raised
 from derive.pipeline import Derivation
 from derive.program import Node, Num, SizeOf, Window, base
@@ -69,7 +69,10 @@ class Names:
         self.sizes = {axis: self.sizes[self.original(axis)] for axis in self.rules}
         self.fixed = frozenset(r.axis.base for r in op.sizes if r.axis.fixed is not None)
         self.carried = frozenset(r.axis.base for r in op.sizes if r.formula is None or r.axis.fixed is not None)
-        self.taps, self.queries = taps(op.equations), queries(op.equations)
+        position = {operand.name: k for k, operand in enumerate(op.operands)}
+        first = {r.axis.base: position[r.operand] for r in op.sizes if r.operand in position}
+        self.taps = taps(op.equations) | filters(op.equations, first)
+        self.queries = queries(op.equations)
         self.merged = op.merged
         self.padded = frozenset(r.around.base for r in op.sizes if r.around is not None)
 

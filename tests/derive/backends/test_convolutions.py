@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, length, mean, op, size, sum, tensor, where
+from derive import axes, eq, length, mean, op, size, sum, tensor, where
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
@@ -199,3 +199,18 @@ def test_what_reads_back_multiplies_nothing_before_the_first_place() -> None:
     x, w = torch.ones(2, 9, 1), torch.tensor([[1.0], [2.0], [torch.inf]])
     y = module(of_each_channel_so_far.op).of_each_channel_so_far(x, w)
     assert y[0, :3, 0].tolist() == [1, 3, torch.inf]
+
+
+@op
+def spread_apart(f, x: tensor[n, c, u], w: tensor[c, h, k], places: length(t)):
+    f.y[n, h, t] = sum(where(eq(u + 3 * k, t), x[n, c, u] * w[c, h, k], 0), over=(c, u, k))
+    return f.y
+
+
+def test_a_filter_is_what_comes_behind_what_it_filters_also_where_its_places_lie_apart() -> None:
+    """As an image of stride 3 and a kernel as long as the signal it took 100 times as long."""
+    code = code_of(spread_apart.op)
+    assert "stride" not in code and code.count("dilation=3") == 3
+    x, w = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 3, 7), (3, 4, 2)))
+    want = functional.conv_transpose1d(x, w, dilation=3)
+    torch.testing.assert_close(module(spread_apart.op).spread_apart(x, w, want.shape[-1]), want)
