@@ -24,6 +24,7 @@ EXACT = 1e-10
 _UNITS = 8  # in the last place, of the largest element: what gradients in low precisions may differ by in any case
 _OUTPUT_UNITS = 16  # and outputs
 _UNEVEN = 1.1  # times as large, in floats, is no shift of the point: sums are rounded elsewhere
+_MODEST = 300  # values up to which the square of an exponential is a number
 _SMALL = 1e-3  # gradients smaller than this are compared absolutely
 
 

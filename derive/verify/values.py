@@ -118,8 +118,8 @@ def extreme(values: Tensor, operand: Operand, first: bool) -> Tensor:
 
 
 def far_apart(values: Tensor, operand: Operand, first: bool) -> Tensor:
-    """800 apart: of the smaller ones exponentials are 0 beside the larger ones, and quotients of such no number."""
-    return values + torch.where(values > 0, 400.0, -400.0) if first else values
+    """800 apart: of the smaller ones exponentials are 0, and their quotients no number; the larger ones are modest."""
+    return values + torch.where(values > 0, 10.0, -790.0) if first else values
 
 
 def far_above(values: Tensor, operand: Operand, first: bool) -> Tensor:

@@ -1,8 +1,9 @@
-"""`python -m tests.mutation.judged [--trials FILE] [OP…]`: judge of wrong candidates, as a table.
+"""`python -m tests.mutation.judged [--trials FILE] [--out FILE] [OP…]`: judge of wrong candidates, as a table.
 
-Each trial is a line of FILE; what stands there already is not tried again. Three things are asked, the last two on
-calls that judge has not seen: whether the candidate is condemned, whether it is wrong at all, and whether the reason
-is true: that a form which is named gives its values, and that it is right where a condition holds, and wrong elsewhere.
+Each trial is a line of the first file; what stands there already is not tried again. Three things are asked, the last
+two on calls that judge has not seen: whether the candidate is condemned, whether it is wrong at all, and whether the
+reason is true: that a form which is named gives its values, and that it is right where a condition holds, and wrong
+elsewhere.
 """
 
 from __future__ import annotations
@@ -36,6 +37,15 @@ OPS = (
     *("student_density", "same_size_filter", "causal_filter", "padded_maximum", "differences_ahead"),
 )
 """Half of them from the catalogue."""
+
+HEAD = """# Wrong candidates, judged
+
+`python -m tests.mutation.judged --trials FILE --out docs/judged.md` makes wrong candidates of right backwards, of ops
+of the catalogue and of others, and asks `derive judge` of each. Half of them have a mistake that judge has a class of
+error for. A reason is true *as made*, where the class is one that the mistake was made to be; *verified*, where it is
+another, or a condition, that calls which judge has not seen confirm; or *unexplained*, of a mistake that has no name,
+with a counterexample. `make test` tries a sample.
+"""
 
 NAMED, OTHERS = 4, 4
 """How many candidates of an op have a mistake that judge has a name for, and how many have another."""
@@ -208,12 +218,16 @@ def table(found: Sequence[Trial]) -> str:
         rows.append(f"| {kind} | {' | '.join(map(str, cells))} |")
     condemned, true = (_share(sum(getattr(t, what) for t in made), len(made)) for what in ("condemned", "true"))
     same = f"{len(found) - len(made)} that change nothing are not counted"
-    rows += ["", f"{condemned} condemned, {true} with the true reason; {same}."]
-    rows += [f"- not condemned: {t.op}, {t.mistake}" for t in made if not t.condemned]
-    rows += [f"- {t.reason}: {t.op}, {t.mistake}: {t.error}, {t.said}" for t in made if t.condemned and not t.true]
+    rows += ["", f"{len({t.op for t in made})} ops. {condemned} condemned, {true} with the true reason; {same}."]
+    rows += [f"- not condemned: {t.op}, `{_line(t)}`" for t in made if not t.condemned]
+    rows += [f"- {t.reason}: {t.op}, `{_line(t)}`: {t.error} {t.said}" for t in made if t.condemned and not t.true]
     alike = [t for t in found if t.condemned and not t.differs]
-    rows += [f"- condemned, though no unseen call is wrong: {t.op}, {t.mistake}" for t in alike]
+    rows += [f"- condemned, though no unseen call is wrong: {t.op}, `{_line(t)}`" for t in alike]
     return "\n".join(rows) + "\n"
+
+
+def _line(t: Trial) -> str:
+    return " ".join(t.mistake.split())
 
 
 def _share(part: int, whole: int) -> str:
@@ -224,9 +238,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation.judged", description=__doc__)
     parser.add_argument("ops", nargs="*", help="which ops (default: those of OPS)")
     parser.add_argument("--trials", type=Path, help="a line a trial; it goes on where that file ends")
+    parser.add_argument("--out", type=Path, help="write the table here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print(table(run(arguments.trials, arguments.ops or OPS)))
+    text = f"{HEAD}\n{table(run(arguments.trials, arguments.ops or OPS))}"
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -43,4 +43,4 @@ def test_the_table_counts_what_is_so() -> None:
     text = table(made)
     assert "| **all** | 3 | 2 | 2 | 1 | 0 | 1 | 1 |" in text
     assert "66.7 % condemned, 66.7 % with the true reason; 1 that change nothing" in text
-    assert "- not condemned: op, sign: b" in text
+    assert "- not condemned: op, `sign: b`" in text

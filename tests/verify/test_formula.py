@@ -38,7 +38,7 @@ def test_a_false_formula_is_refuted_and_explained() -> None:
     assert found.explanations[0].text == (
         "equals the derived gradient without the term -p[..., d]*sum(dp[..., d']*p[..., d'], over=d')"
     )
-    assert found.counterexample is not None and found.counterexample.expected == 0
+    assert found.counterexample is not None and found.counterexample.expected != 0, "one share alone would tell nothing"
 
 
 def test_no_false_formula_is_proved() -> None:
