@@ -17,6 +17,7 @@ from benchmarks.outside.trial import counted, tried
 
 PAGE = Path(__file__).parents[2] / "docs" / "outside.md"
 SAMPLE = [("kernelbench_1", n) for n in (18, 25, 44, 64, 99)] + [("robust_kbench", 2)]
+SAMPLE += [("kernelbench_2", n) for n in (2, 30, 92)] + [("liger", n) for n in (2, 17, 47)]
 
 
 def problem(suite: str, number: int) -> Problem:
@@ -46,7 +47,9 @@ def test_statements_and_bytes_are_counted() -> None:
 
 def test_a_suite_is_whole() -> None:
     assert [p.number for p in problems("kernelbench_1")] == list(range(1, 101))
+    assert [p.number for p in problems("kernelbench_2")] == list(range(1, 101))
     assert [p.number for p in problems("robust_kbench")] == list(range(1, 9))
+    assert [p.number for p in problems("liger")] == [*range(1, 34), *range(41, 51)]
     for suite in SUITES:
         for p in problems(suite):
             assert (p.op is None) == bool(p.missing) == (p.forward is None), p.title
