@@ -3,6 +3,7 @@
 from derive import *
 
 c, d, h, i, j, k, l, n, o, p, q, r, t, u, v, w = axes("c d h i j k l n o p q r t u v w")
+b, e, g, pair = axes("b e g pair=2")
 
 
 @op
@@ -58,3 +59,21 @@ def counted_on(f, z: tensor[n, h, w]):
     f.share[n, h, w] = p
     f.place[n] = sum(w * f.share[n, h, w], over=(h, w))
     return f.place
+
+
+@op
+def grouped_strides(f, x: tensor[n, e, u], a: tensor[e, o, k], groups: length(g), wide: length(t)):
+    """A product through windows adds, tap by tap, to the zeros of a tile."""
+    f.y[n, (g, o), t] = sum(where(eq(2 * u + k, t + 1), x[n, (g, c), u] * a[(g, c), o, k], 0), over=(c, u, k))
+    return f.y
+
+
+@op
+def halves(f, x: tensor[b, d], weight: tensor[c, d], y: index(c)[b]):
+    """One step reads an axis whole that another reads as two."""
+    f.z[b, c] = sum(x[b, d] * weight[c, d], over=d)
+    f.logp[b, c] = f.z[b, c] - log(sum(exp(f.z[b, l]), over=l))
+    f.s[b] = f.logp[b, y[b]]
+    f.h[pair, n] = f.s[((pair, n),)]
+    f.loss[()] = sum(softplus(f.h[0, n] - f.h[1, n]), over=n)
+    return f.loss

@@ -223,13 +223,21 @@ class _Taken:
         return not names_written(step) & (read | set(self.written)) and not names_read(step) & set(self.written)
 
     def _renamed(self, p: Product) -> Product:
-        """The product with the chain's names for its axes: `sum(ds[n', n] * x[n', d], over=n')` is one over n."""
+        """The product with the chain's names for its axes: `sum(ds[n', n] * x[n', d], over=n')` is one over n.
+
+        Not for a part of such an axis: b is no pair where `x[b, d]` is read at `x[(pair, n), d]`.
+        """
         for side in ("a", "b"):
             for k, a in enumerate(self.axes):
                 m: Matrix = getattr(p, side)
-                if m.name in self.written and m.dims[k : k + 1] not in ((), (a,)):
+                if _in_one_form(m.index, self.written.get(m.name)) and m.dims[k : k + 1] not in ((), (a,)):
                     p = p.with_names({a: m.dims[k], m.dims[k]: a})
         return p
+
+
+def _in_one_form(index: tuple[Index, ...], written: tuple[Index, ...] | None) -> bool:
+    """Whether a tensor is read by merges of as many axes as it is written by."""
+    return written is not None and [len(whole_axes(i)) for i in index] == [len(whole_axes(i)) for i in written]
 
 
 def _summed(step: Group | Product, axes: tuple[str, ...]) -> set[str]:

@@ -59,12 +59,12 @@ class Tiles:
         if p.name in self.chain.local:
             self.scratch.take("real", self.text.name(p.name), count(self.tile.form.dims[p.name], self.text))
         if p.name not in self.chain.sums:
-            print_product(p, self.tile.form, body, self.scratch)
+            print_product(p, self.tile.form, body, self.scratch, "true" if p.adds else "")
             return
         zeros = self.tile.nothing_elsewhere(p)
         if zeros:
             body.line(zeros)
-        print_product(p, self.tile.form, body, self.scratch, "true" if zeros else "adds")
+        print_product(p, self.tile.form, body, self.scratch, "true" if zeros or p.adds else "adds")
 
     def _called(self, name: str) -> str:
         """What a tensor is called in C: the variable that holds a number, or memory."""
