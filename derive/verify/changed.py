@@ -35,11 +35,15 @@ _CLEARLY = 100  # times as far from what is right as from the candidate
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """Values that a gradient may have instead, in words, and the class of error that this is."""
+    """Values that a gradient may have instead, in words, and the class of error that this is.
+
+    `of` is the operand whose gradient they are, where that is another one.
+    """
 
     text: str
     error: str
     value: Callable[[Case], Tensor | None]
+    of: str = ""
 
     def equals(self, operand: str, case: Case, given: Tensor) -> bool:
         """Whether a candidate's gradient has this form, and that is far from right."""
@@ -54,7 +58,6 @@ class Form:
     def tells(self, given: Tensor) -> bool:
         """Whether there is something to see: many forms are nothing somewhere."""
         return bool(given.any()) or self.error == "missing gradient"
-
 
 
 Functions = Mapping[str, Callable[..., Tensor]]

@@ -32,7 +32,7 @@ class Disagreement:
 
     `kind` is "value", "output" (the forward's value), "shape", "dtype", "missing", "raised", "modified", "again"
     (the second run differs) or "gave way" (PyTorch ran in place of a kernel). `got` and `expected` are the values at
-    `index`; `error` is relative to the largest element expected.
+    `index`; `error` is relative to the largest element expected. `shape` is that of what was given, where it is wrong.
     """
 
     case: Case
@@ -43,6 +43,7 @@ class Disagreement:
     got: float = 0.0
     expected: float = 0.0
     error: float = float("inf")
+    shape: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.case.situation}: {self.message}"
@@ -81,7 +82,7 @@ def _gradient(case: Case, operand: str, got: Tensor | None) -> list[Disagreement
         return [Disagreement(case, "missing", name, f"{name} is None, expected a gradient")]
     if got.shape != want.shape:
         text = f"{name} has shape {list(got.shape)}, expected {list(want.shape)}"
-        return [Disagreement(case, "shape", name, text)]
+        return [Disagreement(case, "shape", name, text, shape=tuple(got.shape))]
     found = _values(case, "value", name, got, want, case.allowed[operand])
     if got.dtype != dtype:
         found.append(Disagreement(case, "dtype", name, f"{name} has dtype {got.dtype}, expected {dtype}", error=0.0))

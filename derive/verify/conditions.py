@@ -56,7 +56,8 @@ class Condition:
 
     `meet` and `miss` change a shape so that the property is had, or only just not. `tells`: being right only there
     says why it is wrong elsewhere. `shows`: a call without the property is large enough to see what went wrong, as
-    one of the shape `example` is. `chances`: how many of twenty calls without it may be right.
+    one of the shape `example` is. `chances`: how many of twenty calls without it may be right. `everywhere`: any
+    formula is right there.
     """
 
     text: str
@@ -68,6 +69,7 @@ class Condition:
     shows: Callable[[Case], bool] = lambda case: True
     example: Callable[[Shape], Shape] = lambda shape: shape
     chances: int = _BY_CHANCE
+    everywhere: bool = False
 
 
 class Tried(Protocol):
@@ -425,7 +427,8 @@ def _by_windows(read: At, taps: Mapping[str, str]) -> Condition:
 
 
 def _length_1(a: str) -> Condition:
-    return Condition(f"size({a}) = 1", "wrong axis", lambda c: _length(c, a) == 1, False, meet=_with(a, 1))
+    text = f"size({a}) = 1"
+    return Condition(text, "wrong axis", lambda c: _length(c, a) == 1, False, meet=_with(a, 1), everywhere=True)
 
 
 def _longer(a: str) -> Condition:

@@ -21,7 +21,6 @@ from derive.verify.families import (
     closed_less,
     closed_other,
     cotangents_ignored,
-    equal_to,
     inner_gradients,
     masked_cotangents,
     misplaced,
@@ -144,9 +143,8 @@ def _shown(form: Form, operand: str, evidence: Sequence[Evidence]) -> bool:
 
 def _with_the_other(found: Explanation, evidence: Sequence[Evidence]) -> Explanation:
     """Of two gradients each of which is the other one: that they are exchanged."""
-    mine = found.gradient.removeprefix("d")
+    other, mine = found.form.of if found.form is not None else "", found.gradient.removeprefix("d")
     back = Form("", EXCHANGED, lambda case: case.gradients[mine])
-    for name in evidence[0].case.gradients if found.error == EXCHANGED else ():
-        if found.text == equal_to(name) and _shown(back, name, _wrong(name, evidence)):
-            return replace(found, text="are exchanged", also=(f"d{name}",))
+    if other and _shown(back, other, _wrong(other, evidence)):
+        return replace(found, text="are exchanged", also=(f"d{other}",))
     return found

@@ -28,10 +28,6 @@ _PAIRS = 14  # changes of which two are tried together
 EXCHANGED = "gradients exchanged"
 
 
-def equal_to(name: str) -> str:
-    return f"equals d{name}"
-
-
 def other_gradients(g: Gradient) -> Iterator[Form]:
     for o in g.derivation.op.differentiable:
 
@@ -39,7 +35,7 @@ def other_gradients(g: Gradient) -> Iterator[Form]:
             return case.gradients[name]
 
         if o.name != g.operand:
-            yield Form(equal_to(o.name), EXCHANGED, value)
+            yield Form(f"equals d{o.name}", EXCHANGED, value, of=o.name)
 
 
 def inner_gradients(g: Gradient) -> Iterator[Form]:

@@ -6,7 +6,6 @@ changed form of the derived gradient it is. What remains is to say which class o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -134,7 +133,7 @@ def judge(op: Op, subject: Subject, seed: int = 0, dtype: torch.dtype | None = N
     says_why = where is not None and (where.tells or (ordinary_holds and where.error == "leading axes"))
     evidence = _evidence(first, subject) if not rounds and _asks_why(first, says_why) else []
     explanations = _explained(op, wrong, evidence, where is None)
-    conditional = where is not None and (says_why or ordinary_holds or not (explanations or _everywhere(where)))
+    conditional = where is not None and (says_why or ordinary_holds or not (explanations or where.everywhere))
     only = where if conditional else None
     return replace(
         tried,
@@ -330,11 +329,6 @@ def _special(situation: Situation, dtype: torch.dtype) -> str:
     return "aliasing" if situation.shared else "unexplained"
 
 
-def _everywhere(where: Condition) -> bool:
-    """Whether being right there says nothing: any formula is, where an axis has length 1."""
-    return where.text.endswith("= 1")
-
-
 # --- what kind of error -----------------------------------------------------------------------------------
 
 
@@ -446,7 +440,7 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
     vague = where is None or not where.tells
     if vague and all(_stretched(d) for t in wrong for d in t.found if d.kind == "shape") and "shape" in kinds:
         return "wrong axis"
-    if where is not None and not _everywhere(where):
+    if where is not None and not where.everywhere:
         return where.error
     if "shape" in kinds:
         return "wrong axis"
@@ -459,5 +453,4 @@ def _error(wrong: Sequence[_Trial], where: Condition | None, explanations: Seque
 
 def _stretched(d: Disagreement) -> bool:
     """Whether a gradient has the right number of axes but not their lengths: something was broadcast against it."""
-    ranks = {len(re.findall(r"\d+", shape)) for shape in re.findall(r"\[[^]]*\]", d.message)}
-    return d.kind == "shape" and len(ranks) == 1
+    return d.kind == "shape" and len(d.shape) == d.case.gradients[d.tensor.removeprefix("d")].dim()

@@ -151,28 +151,13 @@ _SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": lambda y: (y > 0).to(y.dtype),
 }
 """Derivatives by the function's own value."""
-_CUBIC = 0.044715  # gelu by tanh: tanh(sqrt(2/pi)*(x + 0.044715*x**3)) for erf(x/sqrt(2))
 _LIKE: dict[str, dict[str, Callable[[Tensor], Tensor]]] = {
     "erf": {
-        "its approximation by tanh": lambda u: torch.tanh(2 / math.sqrt(math.pi) * (u + 2 * _CUBIC * u**3)),
+        "its approximation by tanh": lambda u: torch.tanh(2 / math.sqrt(math.pi) * (u + 2 * 0.044715 * u**3)),
         "its approximation by sigmoid": lambda u: 2 * torch.sigmoid(1.702 * math.sqrt(2) * u) - 1,
     },
-    "tanh": {"erf without the approximation": lambda u: torch.erf(math.sqrt(math.pi) / 2 * _without_cubic(u))},
 }
-
-
-def _without_cubic(u: Tensor) -> Tensor:
-    """The `s*x` of which `u` is `s*(x + 0.044715*x**3)`, by Cardano."""
-    x = u.detach() / math.sqrt(2 / math.pi)
-    root = torch.sqrt((x / (2 * _CUBIC)) ** 2 + 1 / (3 * _CUBIC) ** 3)
-    cube = x / (2 * _CUBIC)
-    x = _cube_root(cube + root) + _cube_root(cube - root)
-    slope = math.sqrt(2 / math.pi) * (1 + 3 * _CUBIC * x**2)
-    return math.sqrt(2 / math.pi) * (x + (u - u.detach()) / slope)
-
-
-def _cube_root(x: Tensor) -> Tensor:
-    return x.sign() * x.abs() ** (1 / 3)
+"""What a function is often approximated by."""
 
 
 def other_slopes(g: Gradient) -> Iterator[Form]:

@@ -1,5 +1,7 @@
 """The program's grammar prints, and its check refuses what does not hold together."""
 
+import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -137,3 +139,11 @@ def test_axes_of_nodes_and_indices() -> None:
     assert index_axes(Merged(("n", Merged(("t", "e"))))) == ("n", "t", "e")
     assert index_axes(Read("ix", ("n", "t"))) == ("n", "t")
     assert reads(Call("add", (x, Read("x", (Read("ix", ("k",)), "d"))))) == {"x", "ix"}
+
+
+def test_what_is_found_of_a_call_does_not_go_with_it_to_another_process() -> None:
+    """The hash of a string is another one there, where an equal call would not be found."""
+    call = Call("add", (Read("x", ("n",)), Num(Fraction(1))))
+    assert hash(call) == hash(replace(call)) and node_axes(call) == ("n",) and call.facts
+    sent = pickle.loads(pickle.dumps(call))
+    assert vars(sent) == {"fn": call.fn, "args": call.args} and sent == call and hash(sent) == hash(call)

@@ -183,7 +183,6 @@ WRONG: dict[str, tuple[str, Callable[..., Any], str, str]] = {
     "a slope": ("tanh", lambda dy, x: dy * x.tanh() * (1 - x.tanh()), "another function's formula", "of sigmoid, by"),
     "a function": ("tanh", lambda dy, x: dy * x.cos(), "another function's formula", "sin in place of"),
     "by tanh": ("gelu", of_gelu("tanh"), "another function's formula", "approximation by tanh in place of erf"),
-    "by erf": ("gelu_tanh", of_gelu("none"), "another function's formula", "erf without the approximation in place of"),
     "an echo": ("late_echo", lambda dy, x, w: (w * dy, x * dy), "missing term", "dy[n, t_inner' + 20]"),
 }
 
