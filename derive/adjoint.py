@@ -79,6 +79,14 @@ class Stepwise:
     adjoints: tuple[Adjoint, ...]
     sums: tuple[tuple[str, tuple[str, ...]], ...] = ()  # adjoints that are added up in parts, and these, by name
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.op, self.cotangents, self.adjoints, self.sums))
+
+    def __hash__(self) -> int:
+        """Of what is known of a backward by caches, which ask for it at every step of a search."""
+        return self._hash
+
     def adjoint(self, of: str) -> Adjoint | None:
         return next((a for a in self.adjoints if a.of == of), None)
 

@@ -66,7 +66,11 @@ def _adjoint_of(
 ) -> Iterator[tuple[Expr, At]]:
     """What a sum is in terms of each adjoint that is a multiple of it. What that divides by has to cancel."""
     outer, one = one_sum(inner)
+    asked = tensor_names(one) if one is not None else frozenset()
     for left, d in made if one is not None else ():
+        names = {m for n in tensor_names(d.value) for m in (tensor_names(multiples[n][1]) if n in multiples else {n})}
+        if not asked <= names:
+            continue
         times, theirs = one_sum(substitute(d.value, multiples) if d.value.atoms(Sigma) else d.value)
         put = match(theirs, one) if theirs is not None and one is not None else None
         if put is not None and all(cannot_vanish(f) or isinstance(f, At | Scalar) for f in Mul.make_args(times)):

@@ -78,8 +78,8 @@ def _plans(program: Program, nominal: Nominal) -> Iterator[_Plan]:
 
 
 def _heads(one: Opened) -> set[object]:
-    """What two sums have one of in common, where they have a factor: a tensor, or what is made of several."""
-    return {(type(f), f.name if isinstance(f, Read) else f.fn if isinstance(f, Call) else "") for f in one.factors}
+    """What two sums have one of in common, where they have a factor: a tensor, or a function and what it is made of."""
+    return {(type(f), f.fn if isinstance(f, Call) else "", reads(f)) for f in one.factors}
 
 
 @dataclass(frozen=True)
