@@ -273,8 +273,9 @@ def _price(op: Op, name: str, policy: Policy) -> float:
     return policy.batch if policy.batch and frozenset(op.dims(name)) in _made_by_batches(op) else policy.inner
 
 
-def forward_names(op: Op) -> list[str]:
+@lru_cache(maxsize=64)
+def forward_names(op: Op) -> tuple[str, ...]:
     """Equations first, then operands: the order of a saved tuple."""
-    return [e.name for e in op.equations] + [o.name for o in op.operands if o.is_tensor]
+    return (*(e.name for e in op.equations), *(o.name for o in op.operands if o.is_tensor))
 
 

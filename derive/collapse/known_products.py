@@ -7,6 +7,7 @@ Nothing is divided by, as it would be if `u` gave `e`: `m` may be 0. So it is wi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from sympy import Add, Expr, Mul
 
@@ -14,6 +15,7 @@ from derive.equations import Equation, Op
 from derive.terms.elements import At, reads_of, tensor_names
 
 
+@lru_cache(maxsize=64)
 def products(op: Op) -> tuple[Equation, ...]:
     """The inner equations of an op that are products of several tensors, in order."""
     inner = (e for e in op.equations if e.name not in op.outputs and e.names_its_body and not e.first)

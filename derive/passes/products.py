@@ -15,7 +15,7 @@ from functools import reduce
 from derive.nodes.products import is_matrix_product, is_outer_difference, is_tensor, product_factors
 from derive.nodes.soundness import check
 from derive.nodes.substituting import put
-from derive.nodes.walking import by_axes, kept, node_axes, reads, rebuilt, walk
+from derive.nodes.walking import by_axes, kept, node_axes, rebuilt, walk
 from derive.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Statement
 
 _TWO = Num(Fraction(2))
@@ -27,8 +27,7 @@ def common_products(program: Program) -> Program:
     done: set[frozenset[Node]] = set()
     while (common := _largest_common([p for s in statements for p in _products(s.value)], done)) is not None:
         done.add(frozenset(common))
-        read = frozenset().union(*map(reads, common))
-        statements = [s if read - reads(s.value) else replace(s, value=_put_first(s.value, common)) for s in statements]
+        statements = [replace(s, value=_put_first(s.value, common)) for s in statements]
     return check(replace(program, statements=tuple(statements)))
 
 
