@@ -120,7 +120,9 @@ class _Found:
         return any(not isinstance(m, At) or m.name in names for m in set.intersection(*inside))
 
     def _logarithm(self, e: Equation, f: Expr) -> Expr:
-        """The logarithm of a product with such sums: what is taken off each is added."""
+        """The logarithm of a product with such sums: what is taken off each is added. In full it may be a number."""
+        if not isinstance(f, log | log1p):
+            return f
         value = f.args[0] + 1 if isinstance(f, log1p) else f.args[0]
         sums = {g: found for g in Mul.make_args(value) if (found := self._of_sum(g)) is not None}
         if not sums:

@@ -126,7 +126,7 @@ def _but_for_none(value: Expr) -> Expr | None:
     if not isinstance(value, maximum | minimum):
         return None
     number, of = sorted(value.args, key=lambda a: not a.is_number)
-    return of if number.is_number and abs(number) >= -LEAST else None
+    return of if number.is_Number and abs(number) >= -LEAST else None
 
 
 def _is_temperature(factor: Expr, e: Equation) -> bool:

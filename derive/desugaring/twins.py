@@ -80,8 +80,8 @@ def _is_plain(e: Equation) -> bool:
 
 
 def _kind(e: Equation) -> tuple[object, ...]:
-    """What equations of one tensor have in common at least."""
-    return e.kind, len(e.axes), len(e.over), {at.tensor for at in e.reads}
+    """What equations of one tensor have in common at least; through one that cancels no gradient goes."""
+    return e.kind, e.free, len(e.axes), len(e.over), {at.tensor for at in e.reads}
 
 
 def _orders(count: int) -> Iterator[tuple[int, ...]]:

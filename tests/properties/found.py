@@ -414,4 +414,19 @@ def spec(f, x: tensor[t]):
     f.c[j] = concat(exp(f.a[t]), f.a[t], exp(f.a[t]), along=j)
     f.g[t, j] = f.c[j]
     return f.g""",
+    "a maximum that is wanted beside one that cancels": """
+def spec(f, x: tensor[..., n]):
+    f.a[..., n] = exp(x[..., n] - amax(x[..., n], over=n))
+    f.b[..., n] = exp(x[..., n])
+    f.c[..., n] = f.b[..., n] / sum(f.b[..., n], over=n)
+    return f.a, f.c""",
+    "a bound that is a number by a function": """
+def spec(f, x: tensor[..., n, d]):
+    f.a[n, d] = maximum(sum(x[..., n, d] / exp(x[..., n, d]), over=...), softplus(2))
+    return f.a""",
+    "a logarithm that in full is a number": """
+def spec(f, x: tensor[n], w: tensor[..., d]):
+    f.a[n, d] = exp(where(n > d + 1, x[n], -oo))
+    f.b[n, d] = exp(where(d <= n, x[n], -oo)) * log(f.a[0, d] ** 2 + 1)
+    return f.b""",
 }

@@ -82,16 +82,16 @@ def _innermost(merged: Merged) -> list[Index]:
 
 def _together(view: _View, order: Dims) -> _View:
     """Parts that lie apart next to each other, and with them all dimensions in the wanted order: one permutation."""
-    parts = [i for i in view.slots if isinstance(i, PartOf)]
-    wanted: list[Index] = []
+    parts = {k: i for k, i in enumerate(view.slots) if isinstance(i, PartOf)}
+    wanted: list[int] = []  # places, since an axis may stand twice
     for dim in order:
-        own = sorted((i for i in parts if i.whole == dim), key=lambda i: i.position)
-        wanted += own or [i for i in view.slots if i == dim]
-    later = [i for i in parts if i.position]
+        own = sorted((k for k, i in parts.items() if i.whole == dim), key=lambda k: parts[k].position)
+        wanted += own or [k for k, i in enumerate(view.slots) if i == dim]
+    later = [i for i in parts.values() if i.position]
     close = [b for a, b in pairwise(view.slots) if isinstance(b, PartOf) and b.position and _before(b) == a]
     if len(close) == len(later) or len(wanted) != len(view.slots):
         return view
-    return view.permuted([view.slots.index(i) for i in wanted])
+    return view.permuted(wanted)
 
 
 def _before(part: PartOf) -> PartOf:
