@@ -150,7 +150,7 @@ class power(Function):
             if exponent.is_nonnegative and exponent.is_integer and not exponent.atoms(At):  # places
                 below = exponent - 1
                 return exponent * power(base, below if below.is_nonnegative else maximum(below, 0))
-            if base.is_positive:
+            if base.is_positive and not exponent.atoms(Axis):  # of which one is 0, where `0/0` is no number
                 return exponent * self / base  # the power is made already
             if exponent.atoms(At, Axis):
                 return Where(is_zero(exponent), S.Zero, exponent * power(base, exponent - 1))

@@ -327,13 +327,8 @@ def test_source(name: str) -> None:
     assert not any(text in code for text in ("shared", *CASES[name].lacks)), code
 
 
-WRONG = {"learned_average": {("da", "equal scores far below 0")}}
-"""Known faults, each where it is: the slope of `s**k` is no number where a sigmoid `s` has become 0."""
-
-
 @pytest.mark.parametrize("name", OPS)
 def test_battery(name: str) -> None:
     """As `derive verify` judges it, saturated functions and empty batches among the situations."""
     found = verify(OPS[name])
-    wrong = {(d.tensor, d.case.situation) for r in found.rows for d in r.wrong}
-    assert wrong == WRONG.get(name, set()), [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
+    assert found.right, [(r.line, [str(d) for d in r.wrong]) for r in found.rows if r.wrong]
