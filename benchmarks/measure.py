@@ -20,7 +20,7 @@ from derive.autograd.saved import example_sizes
 from derive.devices import CPU, waiting
 from derive.emit import render
 from derive.equations import Op
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.reports.cost_report import least_bytes, multiply_adds
 from derive.reports.rates import measured
 
@@ -81,7 +81,7 @@ def floor(row: Row, threads: int) -> float:
     """Seconds that a row's bytes and multiply-adds take at this machine's rates, by the form that moves fewer."""
     given = {a: prod(n) if isinstance(n, tuple) else n for a, n in row.lengths.items()}
     floors = []
-    for d in (row.op.derivation, derive_op(row.op, "kernel")):
+    for d in (derivation_of(row.op), derive_op(row.op, "kernel")):
         sizes = example_sizes(d.named, given)
         products = multiply_adds(d.forward, sizes) + multiply_adds(d.backward, sizes)
         floors.append(measured(threads, row.device).floor(least_bytes(d, sizes), products))

@@ -10,7 +10,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
-import derive.ops
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.located import located
@@ -29,7 +28,7 @@ def catalogue() -> list[Op]:
 def _ops_where(text: str) -> list[Op]:
     """The ops of the modules of `derive.ops` in whose files a text stands."""
     found: list[Op] = []
-    for folder in map(Path, derive.ops.__path__):
+    for folder in (Path(__file__).parent / "ops",):
         for entry in sorted(pkgutil.iter_modules([str(folder)], "derive.ops."), key=lambda m: m.name):
             file = folder / f"{entry.name.rpartition('.')[2]}.py"
             if not text or not file.is_file() or text in file.read_text(encoding="utf-8"):

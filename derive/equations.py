@@ -13,6 +13,7 @@ from typing import Any
 
 from sympy import Add, Basic, Expr, Mul, Pow, S, exp
 
+from derive.display import display
 from derive.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.terms.elements import At, Scalar, Tensor, reads_of
 from derive.terms.indices import Merge
@@ -139,9 +140,7 @@ class Equation:
         return f"{self.left} = {self.right}"
 
     def _repr_latex_(self) -> str:
-        from derive.live import equation_display  # for notebooks; the whole road stands above this module
-
-        return equation_display(self)
+        return display(self)
 
 
 def _axes_of(index: Expr) -> tuple[Axis, ...]:
@@ -249,15 +248,8 @@ class Op:
         after = self.equations[self.equations.index(e) :]
         return next((own.name for own in after if own.given), e.name)
 
-    @cached_property
-    def derivation(self) -> Any:
-        """The op's `Derivation`, made once."""
-        from derive.pipeline import derive_op  # the whole road stands above this module
-
-        return derive_op(self)
-
     def _repr_latex_(self) -> str:
-        return str(self.derivation._repr_latex_())
+        return display(self)
 
     @property
     def differentiable(self) -> tuple[Operand, ...]:

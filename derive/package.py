@@ -10,7 +10,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
 from derive.collapse.stretches import Told, silent
-from derive.emit import Rendered, render_init, render_shared, rendered
+from derive.emit import Rendered, cheapest, render_init, render_shared, rendered
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.locked import alone_in
@@ -68,7 +68,7 @@ def write_package(
             if not proven:
                 made = made.saying("--unproven was given")
             elif any(known.get(name) != text for name, text in made.files.items()):
-                from derive.verify.emitted import prover  # which stands above this module, and needs PyTorch
+                from derive.verify.prover import prover  # needs PyTorch, without which ops are derived and explained
 
                 prove = prove or stack.enter_context(prover(backend))
                 why = prove(op, made.files)
@@ -122,11 +122,6 @@ def _imported(shared: dict[str, str], modules: dict[str, str]) -> dict[str, str]
     every = "".join((shared | modules).values())
     spared = {f"_{name}.py" for name in ("functions", "workspace") if f"from ._{name} import" not in every}
     return {name: text for name, text in shared.items() if name not in spared}
-
-
-def cheapest(backend: str) -> str:
-    """What `save="cost"` is on a backend."""
-    return "kernel" if backend == "cpu" else "cost"
 
 
 def _read(out: Path) -> dict[str, str]:

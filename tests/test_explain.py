@@ -11,6 +11,7 @@ from derive.catalogue import find, load_file
 from derive.emit import render
 from derive.errors import DeriveError
 from derive.explaining.document import document
+from derive.pipeline import derivation_of
 from derive.reports.explain import STAGES, explain, text
 from derive.terms.axes import Axis, Size
 from derive.terms.choices import Where
@@ -20,7 +21,7 @@ from derive.terms.elements import At, Scalar, Tensor
 def printed(name: str, show: str | None = None, width: int = 200, **sizes: int) -> str:
     console = Console(width=width, color_system=None)
     with console.capture() as capture:
-        console.print(explain(find(name).derivation, show, sizes))
+        console.print(explain(derivation_of(find(name)), show, sizes))
     return capture.get()
 
 
@@ -70,7 +71,7 @@ def test_code_and_latex_are_those_of_the_files() -> None:
     def bare(source: str) -> list[str]:
         return [line.rstrip() for line in source.splitlines() if line.strip()]
 
-    d = find("tanh").derivation
+    d = derivation_of(find("tanh"))
     assert bare(printed("tanh", "code"))[-len(bare(render(d))) :] == bare(render(d))
     assert bare(printed("tanh", "latex"))[-len(bare(document(d))) :] == bare(document(d))
 
@@ -88,7 +89,7 @@ def test_nothing_printed_ends_in_blanks() -> None:
 
 def test_an_unknown_stage_and_an_unknown_axis_are_refused() -> None:
     with pytest.raises(DeriveError) as refused:
-        explain(find("tanh").derivation, "magic")
+        explain(derivation_of(find("tanh")), "magic")
     assert str(refused.value) == (
         "op tanh: there is no stage magic; show one of equations, adjoint, collapse, program, saving, code, latex"
     )
@@ -152,7 +153,7 @@ def test_autograds_share_of_batchnorm_is_what_torch_saves() -> None:
         xhat = rstd * x_minus_mu
         return gamma * xhat + beta
 
-    d = find("batchnorm").derivation
+    d = derivation_of(find("batchnorm"))
     assert total_bytes(saved_by_autograd(d.named), example_sizes(d.op, {"n": 7, "d": 5})) == kept_by_torch(run)
 
 
@@ -167,19 +168,19 @@ def test_autograds_share_of_attention_is_what_torch_saves() -> None:
         p = u / u.sum(-1, keepdim=True)
         return p @ v
 
-    d = find("causal_attention").derivation
+    d = derivation_of(find("causal_attention"))
     sizes = example_sizes(d.op, {"...": 3, "i": 7, "j": 6, "d": 5, "e": 4})
     assert total_bytes(saved_by_autograd(d.named), sizes) == kept_by_torch(run)
 
 
 def test_autograds_share_of_the_cross_entropy_is_counted_by_the_rule() -> None:
-    d = find("softmax_cross_entropy").derivation
+    d = derivation_of(find("softmax_cross_entropy"))
     assert [s.label for s in saved_by_autograd(d.named)] == ["z", "m", "u", "y", "s"]
     assert [s.label for s in saved_by_autograd(d.named) if s.element == "integer"] == ["y"]
 
 
 def test_bytes_count_elements_of_each_kind() -> None:
-    d = find("softmax_cross_entropy").derivation
+    d = derivation_of(find("softmax_cross_entropy"))
     ours = saved_by_forward(d.named, d.kept)
     assert elements_formula(ours) == "n*c + n"
     assert total_bytes(ours, {"n": 10, "c": 3}) == 4 * 30 + 8 * 10
@@ -191,7 +192,7 @@ def test_sizes_of_an_example_agree_with_one_another() -> None:
 
 
 def test_formulas() -> None:
-    d = find("layernorm").derivation
+    d = derivation_of(find("layernorm"))
     assert elements_formula(saved_by_forward(d.named, ("rstd", "xhat", "gamma"))) == "|...|*d + |...| + d"
     assert elements_formula([]) == "0"
 

@@ -26,7 +26,7 @@ from derive.catalogue import catalogue, find, load_file
 from derive.explaining.document import document, escaped
 from derive.explaining.words import text
 from derive.lowering.reading import factored
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.program import Num
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
@@ -151,7 +151,7 @@ def test_the_reading_refuses_what_latex_refuses(source: str) -> None:
 
 @pytest.mark.parametrize("name", OPS)
 def test_every_document_and_every_part_of_it_parses(name: str) -> None:
-    d = find(name).derivation
+    d = derivation_of(find(name))
     nodes = parse(document(d))
     found = list(formulas(nodes))
     assert len(found) >= 3  # forward, chain rule, closed form
@@ -169,7 +169,7 @@ def test_every_document_and_every_part_of_it_parses(name: str) -> None:
 
 
 def test_a_document_shows_every_stage() -> None:
-    source = document(find("batchnorm").derivation)
+    source = document(derivation_of(find("batchnorm")))
     for section in ("Forward", "Chain rule", "Collapse", "Closed form", "Kept from the forward"):
         assert rf"\subsection*{{{section}}}" in source
     assert r"\textbf{relation}: $\sum_{n'} \hat{x}_{n',d} = 0$, by the equations of $\mu$" in source
@@ -257,7 +257,7 @@ def test_sympys_own_printer_sets_elements_as_well() -> None:
 
 
 def test_factoring_changes_the_reading_and_not_the_value() -> None:
-    for definition in find("batchnorm").derivation.closed.definitions:
+    for definition in derivation_of(find("batchnorm")).closed.definitions:
         assert normal(factored(definition.value).doit()) == definition.value
 
 

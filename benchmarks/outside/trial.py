@@ -15,8 +15,9 @@ from torch import Tensor
 from benchmarks.memory import distinct_bytes, saved_by_tape
 from benchmarks.outside.problem import Problem
 from benchmarks.rows import Row, row
+from derive.emit.live import Live
 from derive.equations import Op
-from derive.live import Live, build
+from derive.live import build
 from derive.reports.report import compare
 from derive.running import FailedError, Someones
 from derive.verify.cases import Call, Case, autograd, scale, world_of, worst

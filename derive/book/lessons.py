@@ -22,6 +22,7 @@ from derive.book.render import Place, page_html
 from derive.catalogue import find
 from derive.equations import Op
 from derive.errors import DeriveError
+from derive.pipeline import derivation_of
 from derive.typeset import adjoint_names, definition_latex, equation_latex
 
 
@@ -65,7 +66,7 @@ def lesson_html(lesson: Lesson, place: Place) -> str:
     except TemplateError as error:
         fix = "use forward(...) and gradient(...) of its ops"
         raise DeriveError(f"lesson {lesson.key}: {error}", fix=fix) from None
-    data = json.dumps({op.name: op_data(op.derivation) for op in lesson.ops}, separators=(",", ":"), sort_keys=True)
+    data = json.dumps({op.name: op_data(derivation_of(op)) for op in lesson.ops}, separators=(",", ":"), sort_keys=True)
     values = {
         "lesson": lesson,
         "body": Markup(body),
@@ -77,13 +78,13 @@ def lesson_html(lesson: Lesson, place: Place) -> str:
 
 def _forward(lesson: Lesson, name: str) -> Markup:
     """The equations of an op."""
-    d = find(name, list(lesson.ops)).derivation
+    d = derivation_of(find(name, list(lesson.ops)))
     return _shown((equation_latex(e, adjoint_names(d.steps)) for e in d.named.equations), "equations")
 
 
 def _gradient(lesson: Lesson, name: str) -> Markup:
     """Its closed form, boxed."""
-    d = find(name, list(lesson.ops)).derivation
+    d = derivation_of(find(name, list(lesson.ops)))
     return _shown((definition_latex(x, adjoint_names(d.steps)) for x in d.closed.definitions), "equations boxed")
 
 

@@ -14,7 +14,7 @@ from derive.book.render import ASSETS, GENERATOR, Place, asset, op_html, page_ht
 from derive.book.sources import Family, families
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.pipeline import Derivation, derive_op
+from derive.pipeline import Derivation, derivation_of, derive_op
 
 TITLE = "The Handgrad book"
 
@@ -71,7 +71,7 @@ def lone_page(op: Op, file: Path | None = None, save: str = "cost") -> str:
 
 
 def _page(op: Op, family: Family, save: str, measured: Measured | None, file: Path | None) -> OpPage:
-    derivation: Derivation = op.derivation if save == "cost" else derive_op(op, save)
+    derivation: Derivation = derivation_of(op) if save == "cost" else derive_op(op, save)
     name = None if file is None else op.source
     return op_page(derivation, family.title, family.specs.get(op.name, ""), measured, name)
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import derive
 from derive.equations import Op
 
-_ROOT = Path(derive.__file__).parent.parent
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from rich.console import Console
 from derive.book.measured import check_target, write_measured
 from derive.commands.terminal import bar
 from derive.devices import device_of
+from derive.emit.live import live_of
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.live import build
+from derive.pipeline import derivation_of
 from derive.verify import view
 from derive.verify.battery import BATTERY
 from derive.verify.candidates import function, load, opened
@@ -133,7 +134,7 @@ def _plot(op: Op, save: str, seed: int, path: Path, backend: str, device: torch.
         with compiled(op, save) as kernels:
             given = kernels.subject(case.call).gradients
     else:
-        given = placed(of_live(build(op, save, proven=False)), device)(case.call).gradients
+        given = placed(of_live(live_of(op, save)), device)(case.call).gradients
     gradients = {name: g for name, g in given.items() if g is not None}
     title = f"{op.name}: finite differences against the derived gradient"
     draw(title, curves(case, gradients, (torch.float64, torch.float32)), path)
@@ -153,10 +154,10 @@ def judge(
             assert candidate is not None
             found = judged(op, placed(load(candidate, op, there), there), seed, _dtype_of(dtype))
         else:
-            claimed = parse(formula, op.derivation)
-            found = judged(op, of_formula(claimed, op.derivation), seed)
+            claimed = parse(formula, derivation_of(op))
+            found = judged(op, of_formula(claimed, derivation_of(op)), seed)
             found = replace(found, claims=tuple(f"d{name}" for name in claimed.gradients))
-            proofs = prove(claimed, op.derivation) if found.right else ()
+            proofs = prove(claimed, derivation_of(op)) if found.right else ()
     Console(highlight=False, soft_wrap=True).print(view.verdict(found, proofs))
     return found.right and not (strict and found.findings)
 

@@ -63,6 +63,11 @@ def files_of(module: Module) -> dict[str, str]:
     return files
 
 
+def cheapest(backend: str) -> str:
+    """What `save="cost"` is on a backend."""
+    return "kernel" if backend == "cpu" else "cost"
+
+
 def render_shared(backend: str) -> dict[str, str]:
     """The files that every package of a backend has beside its modules and its `__init__`."""
     texts = support_files()

@@ -9,6 +9,7 @@ from itertools import groupby
 from sympy import Expr
 
 from derive.adjoint import Adjoint
+from derive.latex import width
 from derive.lowering.reading import factored
 from derive.pipeline import Derivation
 from derive.terms.elements import At, Tensor
@@ -23,7 +24,6 @@ from derive.typeset import (
     name_latex,
     relation_latex,
     step_rows,
-    width,
 )
 
 _PAGE = 100  # letters that a line can have

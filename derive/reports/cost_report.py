@@ -20,10 +20,10 @@ import torch
 
 from derive.autograd.saved import DEFAULT_SIZE, example_sizes
 from derive.costs.cost import node_work, work
+from derive.emit.live import Live, live_of
 from derive.equations import Op
 from derive.errors import DeriveError
 from derive.lengths.nominal import Nominal
-from derive.live import Live, build
 from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import axes_along, node_axes, walk
 from derive.pipeline import Derivation
@@ -130,7 +130,7 @@ def cost_report(d: Derivation, given: Mapping[str, int], threads: int) -> CostRe
     """
     sizes = _lengths(d, given)
     _check_room(d, sizes)
-    rates, live = measured(threads), build(d.op, proven=False)
+    rates, live = measured(threads), live_of(d.op)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -12,6 +12,7 @@ from sympy.logic.boolalg import Boolean
 from derive.terms.asked import Above, NotAbove
 from derive.terms.axes import Axis, free_axes
 from derive.terms.indices import Prefix
+from derive.terms.latex import name_latex, tensor_latex
 
 
 class Tensor(Symbol):
@@ -32,9 +33,7 @@ class Tensor(Symbol):
         return str(self.name)
 
     def _latex(self, printer: Any) -> str:
-        from derive.typeset import name_latex  # as for `At`
-
-        return str(name_latex(self.name))
+        return name_latex(self.name)
 
 
 class Scalar(Symbol):
@@ -115,8 +114,6 @@ class At(_Indexed):
         return f"{self.name}[{', '.join(printer.doprint(i) for i in self.index)}]"
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
-        from derive.typeset import tensor_latex  # the printer hook is the only thing terms need of typeset
-
         body = tensor_latex(self, printer)
         return rf"{{{body}}}^{{{exp}}}" if exp else body
 

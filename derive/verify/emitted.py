@@ -15,7 +15,6 @@ import torch
 
 from derive.equations import Op
 from derive.errors import OUR_FAULT, DeriveError
-from derive.live import module_in_memory
 from derive.verify import values
 from derive.verify.cases import Case
 from derive.verify.compare import Disagreement, Subject, disagreements, told
@@ -40,29 +39,9 @@ SITUATIONS = (
 LAST = Situation("a long row", "where ties are no points at which the gradient is finite", **_LONG)
 """Taken only where the one with ties tells nothing."""
 
-Prove = Callable[[Op, Mapping[str, str]], str]
-"""Of an op and its files: why nothing can be said, "" where all is right. Raises DeriveError where it is wrong."""
-
 
 class Unproven(Exception):
     """Why nothing can be said of an op."""
-
-
-@contextmanager
-def prover(backend: str) -> Iterator[Prove]:
-    """Proves the files of one op after another; kernels in a process of their own, which they may end."""
-    if backend == "cpu":
-        from derive.verify.apart import Apart  # which asks this module for the cases
-
-        with Apart() as apart:
-            yield apart.prove
-    else:
-        yield _prove_in_memory
-
-
-def _prove_in_memory(op: Op, files: Mapping[str, str]) -> str:
-    with module_in_memory(op.name, files[f"{op.name}.py"]) as module:
-        return prove(op, vars(module))
 
 
 def prove(op: Op, functions: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from derive.equations import Op
 from derive.errors import DeriveError
+from derive.pipeline import derivation_of
 from derive.running import FailedError, Someones
 from derive.terms.axes import PACK_NAME
 from derive.verify.battery import BATTERY
@@ -388,7 +389,7 @@ def _explained(
         return ()
     values = {d.tensor for t in wrong for d in t.found if d.kind in ("value", "shape")}
     names = [o.name for o in op.differentiable if f"d{o.name}" in values]
-    return explained(op.derivation, names, evidence, deep)
+    return explained(derivation_of(op), names, evidence, deep)
 
 
 def _shows(where: Condition | None, explanations: Sequence[Explanation]) -> Callable[[Disagreement, Subject], bool]:

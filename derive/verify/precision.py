@@ -14,8 +14,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from derive.emit.live import live_of
 from derive.equations import Op
-from derive.live import build
 from derive.running import FailedError, Someones
 from derive.verify.cases import Call, Case, by_place, nudged, reference, scale, worst
 from derive.verify.compare import Disagreement, Subject
@@ -165,4 +165,4 @@ def _derived(op: Op) -> Subject:
     """The op's derived functions, or its forward under autograd."""
     if isinstance(op, Opaque):
         return of_differentiable(lambda *given: tuple(op.named(op.function(*op.called_with(given))).values()))
-    return of_live(build(op, proven=False))
+    return of_live(live_of(op))

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from derive.emit.live import Live
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.live import Live
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, Subject
 

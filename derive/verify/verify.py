@@ -12,10 +12,10 @@ from sympy import exp
 from torch import Tensor
 
 from derive.devices import CPU
+from derive.emit.live import live_of
 from derive.emit.module import takes_workspace
 from derive.equations import Op
 from derive.errors import DeriveError
-from derive.live import build
 from derive.pipeline import Derivation
 from derive.running import FailedError, Someones
 from derive.verify.battery import BATTERY, LOOPS, cases
@@ -125,7 +125,7 @@ def verify(
     run there. Raises DeriveError where the op cannot be derived or run.
     """
     workspace = takes_workspace(op)
-    live = build(op, save, workspace, proven=False)
+    live = live_of(op, save, workspace)
     subject = placed(of_live(live), device)
     over = {f"{op.name}_backward_out": placed(of_workspace(parts(live)), device)} if workspace else {}
 
@@ -143,7 +143,7 @@ def verify_kernels(op: Op, save: str = "cost", seed: int = 0, native: Native | N
     Raises NoKernel where the op has none, DeriveError where there is no compiler.
     """
     with compiled(op, save) as kernels:
-        torch_form = of_live(build(op, proven=False))
+        torch_form = of_live(live_of(op))
         long = (_as_torch_rounds(case, torch_form) for case in cases(op, seed, LOOPS))
         made = (*cases(op, seed), *long)
         other = None if native is None else of_differentiable(native)

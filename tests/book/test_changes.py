@@ -9,6 +9,7 @@ from derive.algebra import sigma
 from derive.book.changes import changed, step_rows
 from derive.catalogue import find
 from derive.collapse.chain import Step
+from derive.pipeline import derivation_of
 from derive.terms.axes import Axis
 from derive.terms.elements import At, Tensor
 
@@ -54,7 +55,7 @@ def test_a_factor_below_the_line_is_marked_there() -> None:
 
 @pytest.mark.parametrize("name", ["causal_attention", "groupnorm", "log_softmax"])
 def test_every_step_of_an_op_shows_its_change(name: str) -> None:
-    for step in find(name).derivation.closed.steps:
+    for step in derivation_of(find(name)).closed.steps:
         before, after = step_rows(step, frozenset())
         assert "class{gone}" in before or "class{new}" in after
         unmarked = [re.sub(r"\\class\{(gone|new)\}", "", latex) for latex in (before, after)]

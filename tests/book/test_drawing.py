@@ -2,15 +2,16 @@
 
 from derive.book.drawing import drawing
 from derive.catalogue import find
+from derive.pipeline import derivation_of
 
 
 def marks(op: str, name: str) -> dict[str, tuple[str, ...]]:
-    row = next(row for row in drawing(find(op).derivation).rows if row.name == name)
+    row = next(row for row in drawing(derivation_of(find(op))).rows if row.name == name)
     return {cell.axis: cell.marks for cell in row.cells}
 
 
 def sentence(op: str, name: str) -> str:
-    return next(row.sentence for row in drawing(find(op).derivation).rows if row.name == name)
+    return next(row.sentence for row in drawing(derivation_of(find(op))).rows if row.name == name)
 
 
 def test_broadcast_is_summed_and_a_reduction_is_spread() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from derive.book.formulas import display, inline
 from derive.catalogue import load_file
+from derive.pipeline import derivation_of
 from derive.typeset import adjoint_latex, adjoint_names, definition_latex, equation_latex
 
 SPECS = Path(__file__).parent.parent / "specs_to_typeset.py"
@@ -47,7 +48,7 @@ def test_brackets_grow_beside_what_is_tall_alone() -> None:
 
 def test_all_of_the_notation_becomes_mathml() -> None:
     for op in load_file(SPECS):
-        d = op.derivation
+        d = derivation_of(op)
         names = adjoint_names(d.steps)
         latex = [equation_latex(e, names) for e in d.named.equations]
         latex += [adjoint_latex(a, names) for a in d.steps.adjoints]

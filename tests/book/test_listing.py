@@ -7,11 +7,12 @@ import pytest
 
 from derive.book.listing import listings
 from derive.catalogue import find
+from derive.pipeline import derivation_of
 
 
 def paired(name: str, way: int) -> dict[str, tuple[str, ...]]:
     """Each line of a listing that has equations, up to its sign of equality, and these."""
-    lines = listings(find(name).derivation)[way].lines
+    lines = listings(derivation_of(find(name)))[way].lines
     texts = [(unescape(re.sub("<[^>]+>", "", line.html)).strip(), line.keys) for line in lines]
     return {text.split(" = ")[0]: keys for text, keys in texts if keys}
 
@@ -42,7 +43,7 @@ def test_what_is_changed_in_place_belongs_to_its_equation() -> None:
 
 @pytest.mark.parametrize("way", [0, 1])
 def test_comments_are_left_out_and_nothing_else(way: int) -> None:
-    lines = listings(find("layernorm").derivation)[way].lines
+    lines = listings(derivation_of(find("layernorm")))[way].lines
     text = unescape(re.sub("<[^>]+>", "", "\n".join(line.html for line in lines)))
     assert "#" not in text
     compile(text, "listing", "exec")

@@ -18,6 +18,7 @@ from derive.book.page import op_page
 from derive.book.render import Place, op_html
 from derive.catalogue import find, load_file
 from derive.errors import DeriveError
+from derive.pipeline import derivation_of
 
 GOOD: dict[str, Any] = {
     "handgrad": "measured/1",
@@ -62,7 +63,7 @@ def test_numbers_are_read_and_files_add_up(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_the_numbers_or_that_there_are_none(tmp_path: Path) -> None:
-    d = find("tanh").derivation
+    d = derivation_of(find("tanh"))
     bare = op_html(op_page(d, "family"), Place("", "title"))
     makes = "<code>derive verify --all --json runs/measured/verify.json</code> makes them, <code>make book</code> puts"
     assert bare.count("built without numbers of a run") == 2
@@ -81,7 +82,7 @@ def test_the_page_shows_the_numbers_or_that_there_are_none(tmp_path: Path) -> No
 def test_the_page_says_what_is_wrong(tmp_path: Path) -> None:
     verdict = {"situations": 25, "wrong in": 2, "wrong": ["dx[0] is 1, expected < 0"]}
     measured = read_measured([written(tmp_path / "a.json", GOOD | {"verified": {"tanh": verdict}})])["tanh"]
-    page = op_html(op_page(find("tanh").derivation, "family", measured=measured), Place("", "title"))
+    page = op_html(op_page(derivation_of(find("tanh")), "family", measured=measured), Place("", "title"))
     assert "<b>Wrong</b> in 2 of 25 situations" in page and "<li>dx[0] is 1, expected &lt; 0</li>" in page
     assert "Right in all" not in page
 

@@ -11,6 +11,7 @@ from derive.book.site import book, lone_page, write_book
 from derive.catalogue import find, load_file
 from derive.emit import render
 from derive.errors import DeriveError
+from derive.pipeline import derivation_of
 from tests.shell import derive, files
 
 SPEC = '''"""A family of mine."""
@@ -68,7 +69,7 @@ def test_a_changed_spec_changes_its_page_and_its_code_together(tmp_path: Path) -
     def made(text: str) -> tuple[str, str]:
         file = spec(tmp_path, text)
         ops = load_file(file)
-        return book(ops, file)["ops/scaled.html"], render(ops[0].derivation)
+        return book(ops, file)["ops/scaled.html"], render(derivation_of(ops[0]))
 
     page, code = made(SPEC)
     other_page, other_code = made(SPEC.replace("x[n, d] * w[d]", "x[n, d] ** 3 * w[d]"))

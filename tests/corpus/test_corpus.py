@@ -9,6 +9,7 @@ from zlib import crc32
 import pytest
 
 from derive.live import build
+from derive.pipeline import derivation_of
 from derive.verify.battery import BATTERY
 from derive.verify.cases import EXACT
 from derive.verify.subjects import of_live
@@ -43,7 +44,7 @@ def test_the_record_has_every_situation(name: str) -> None:
 
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_an_op_of_the_catalogue_costs_no_more(name: str) -> None:
-    before, d = _record(SPECS[name]), SPECS[name].op.derivation
+    before, d = _record(SPECS[name]), derivation_of(SPECS[name].op)
     forward, backward = counted(d)
     after = replace(before, forward=forward, backward=backward, saved=saved_bytes(d))
     assert not [c for c in cost_changes(before, after) if c.worse]

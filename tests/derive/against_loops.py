@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from derive.equations import Op
+from derive.pipeline import derivation_of
 from derive.terms.axes import Axis
 from derive.terms.indices import Merge
 from tests.derive.evaluate import World, backward, forward, inputs, with_cotangents
@@ -43,7 +44,7 @@ def _operands(op_: Op, world: World, pack: tuple[int, ...]) -> dict[str, torch.T
 def compare(op_: Op, sizes: dict[str, int], pack: tuple[int, ...] = (), seed: int = 0, strides: str = "plain") -> None:
     """The generated functions on random operands against the loops."""
     sizes = {**sizes, "...": math.prod(pack)}
-    steps, live = op_.derivation.steps, module(op_)
+    steps, live = derivation_of(op_).steps, module(op_)
     rng = np.random.default_rng(seed)
     start = inputs(op_, sizes, rng)
     world, cotangents = with_cotangents(steps, forward(steps.op, start), rng)

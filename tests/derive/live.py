@@ -14,6 +14,7 @@ from torch import Tensor
 
 from derive import emit
 from derive.equations import Op
+from derive.pipeline import derivation_of
 
 _TEMPORARY = tempfile.TemporaryDirectory(prefix="specs_")  # removed when the tests end
 
@@ -36,7 +37,7 @@ _NUMBERS = count()
 def module(op: Op) -> ModuleType:
     """The generated module of an op, under a name that no other spec of the same name has."""
     name = f"{op.name}_{next(_NUMBERS)}"
-    (_folder() / f"{name}.py").write_text(emit.render(op.derivation))
+    (_folder() / f"{name}.py").write_text(emit.render(derivation_of(op)))
     importlib.invalidate_caches()
     return importlib.import_module(f"rendered_specs.{name}")
 

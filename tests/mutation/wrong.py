@@ -19,6 +19,7 @@ from torch import Tensor
 
 from derive.emit import render
 from derive.equations import Op
+from derive.pipeline import derivation_of
 from derive.verify.battery import BATTERY
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, Subject, disagreements
@@ -41,7 +42,7 @@ class Wrong:
 
 def right_of(op: Op) -> Subject:
     """The generated pair of an op."""
-    module = loaded(op.name, render(op.derivation, unproven="for a trial"))
+    module = loaded(op.name, render(derivation_of(op), unproven="for a trial"))
     return _of(op, module)
 
 
@@ -99,7 +100,7 @@ _CLASSES = {
 
 
 def _in_the_backward(op: Op) -> Iterator[Wrong]:
-    for mutant in mutants(render(op.derivation, unproven="for a trial"), op.name):
+    for mutant in mutants(render(derivation_of(op), unproven="for a trial"), op.name):
         inverted = mutant.kind == "swapped operands" and "/" in mutant.after  # a quotient the other way up has no name
         classes = frozenset() if inverted else frozenset(_CLASSES[mutant.kind])
         kind = "quotient inverted" if inverted else mutant.kind
@@ -111,7 +112,7 @@ _FUNCTIONS = {"tanh": "sigmoid", "sigmoid": "tanh", "sin": "cos", "erf": "tanh",
 
 def _in_the_forward(op: Op) -> Iterator[Wrong]:
     """What a candidate computes again by itself: statistics, exponentials, masks."""
-    source = render(op.derivation, unproven="for a trial")
+    source = render(derivation_of(op), unproven="for a trial")
     tree = ast.parse(source)
     at = next(k for k, n in enumerate(tree.body) if isinstance(n, ast.FunctionDef) and n.name == f"{op.name}_forward")
     for number, node in enumerate(ast.walk(tree.body[at])):

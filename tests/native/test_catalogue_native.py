@@ -13,8 +13,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.emit import render_shared, rendered
-from derive.package import cheapest
+from derive.emit import cheapest, render_shared, rendered
 from derive.pipeline import derive_op
 from derive.verify.subjects import cotangent_of, tensors_in
 from tests.catalogue.references import REFERENCES, sample

@@ -11,7 +11,8 @@ import torch
 
 from derive.backends.cpu.names import tensor_name
 from derive.catalogue import find
-from derive.package import cheapest, write_package
+from derive.emit import cheapest
+from derive.package import write_package
 from derive.pipeline import derive_op
 from tests.native.conftest import Package
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from derive.emit.live import Live
 from derive.errors import DeriveError
-from derive.live import Live, build
+from derive.live import build
 from derive.recording.spec import OpCall
 from tests.properties import direct
 from tests.properties.grammar import Example, Input

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from derive.emit.live import Live
 from derive.errors import DeriveError
-from derive.live import Live
 from tests.properties import native
 from tests.properties.found import FOUND
 from tests.properties.grammar import Example, Input

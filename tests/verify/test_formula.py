@@ -4,6 +4,7 @@ import pytest
 
 from derive.catalogue import find
 from derive.errors import DeriveError
+from derive.pipeline import derivation_of
 from derive.verify.formula import of_formula, parse
 from derive.verify.judge import Verdict, judge
 from derive.verify.proof import prove
@@ -21,9 +22,9 @@ TRUE = {
 
 def judged(name: str, text: str) -> tuple[Verdict, int]:
     op = find(name)
-    formula = parse(text, op.derivation)
-    found = judge(op, of_formula(formula, op.derivation))
-    return found, len(prove(formula, op.derivation)) if found.right else 0
+    formula = parse(text, derivation_of(op))
+    found = judge(op, of_formula(formula, derivation_of(op)))
+    return found, len(prove(formula, derivation_of(op))) if found.right else 0
 
 
 @pytest.mark.parametrize("name", TRUE)
@@ -48,7 +49,7 @@ def test_no_false_formula_is_proved() -> None:
         wrong = text.replace("dp[..., d] -", "dp[..., d] +").replace("dy[", "2*dy[").replace("dc[i", "-dc[i")
         wrong = wrong.replace("demb", "3*demb").replace("rstd[...]*(", "rstd[...]**2*(")
         assert wrong != text
-        assert prove(parse(wrong, op.derivation), op.derivation) == ()
+        assert prove(parse(wrong, derivation_of(op)), derivation_of(op)) == ()
 
 
 def test_a_formula_with_a_smaller_domain_is_right_only_there() -> None:
@@ -82,5 +83,5 @@ def test_a_formula_with_a_smaller_domain_is_right_only_there() -> None:
 )
 def test_what_is_no_formula_is_told(text: str, message: str) -> None:
     with pytest.raises(DeriveError) as error:
-        parse(text, find("softmax").derivation)
+        parse(text, derivation_of(find("softmax")))
     assert message in str(error.value)

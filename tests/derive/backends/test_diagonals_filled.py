@@ -8,6 +8,7 @@ from torch.fx.experimental import _config as symbols
 
 from derive import amax, axes, constant, emit, eq, exp, ne, oo, op, scalar, softplus, sum, tanh, tensor, where
 from derive.equations import Op
+from derive.pipeline import derivation_of
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, chooses, inputs_of, module
 
@@ -257,7 +258,7 @@ def test_compiled_once_for_every_length(made: Op) -> None:
 
 
 def test_an_old_result_is_filled_where_it_lies() -> None:
-    code = emit.render(in_place.op.derivation, workspace=True)
+    code = emit.render(derivation_of(in_place.op), workspace=True)
     assert "fill_diagonal_(torch.exp(x, out=out[0]), 0)" in code, code
 
 

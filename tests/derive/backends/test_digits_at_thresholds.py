@@ -11,6 +11,7 @@ import torch
 from derive.emit import render
 from derive.equations import Op
 from derive.notation import axes, exp, expm1, maximum, minimum, op, relu, scalar, sign, tensor, where
+from derive.pipeline import derivation_of
 from derive.verify.reference import World, execute
 from tests.derive.live import chooses, module
 
@@ -461,8 +462,8 @@ def test_a_number_of_the_caller_may_be_below_0(made: Op) -> None:
 
 def test_a_piece_is_clamped_and_not_chosen() -> None:
     """Nor multiplied out about another join."""
-    code = render(smooth_hinge.op.derivation)
+    code = render(derivation_of(smooth_hinge.op))
     assert "y = (1 - x.clamp(0, 1)).square_().div_(2).sub_(x.clamp(max=0))" in code and not chooses(code)
-    assert "y = torch.minimum(2 - x, x)" in render(ridge.op.derivation)
+    assert "y = torch.minimum(2 - x, x)" in render(derivation_of(ridge.op))
     for made in (huber_by_size, huber_between, huber_outside, smooth_l1, clipped_slope):
-        assert not chooses(render(made.op.derivation)), made.op.name
+        assert not chooses(render(derivation_of(made.op))), made.op.name

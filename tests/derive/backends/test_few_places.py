@@ -6,6 +6,7 @@ from torch import Tensor
 
 from derive import axes, concat, mean, op, sum, tanh, tensor
 from derive.emit import render
+from derive.pipeline import derivation_of
 from derive.verify.verify import verify
 from generated._functions import sum_of_few
 from tests.derive.against_loops import code_of
@@ -81,9 +82,9 @@ def test_beside_a_slice() -> None:
 
 
 def test_what_is_computed_is_multiplied_by_ones() -> None:
-    code = render(to_each.op.derivation)
+    code = render(derivation_of(to_each.op))
     assert "sum_of_few(" in code and ".sum(2)" not in code, code
-    assert "sum_of_few(tanh_q) / 5).T" in render(turned.op.derivation)
+    assert "sum_of_few(tanh_q) / 5).T" in render(derivation_of(turned.op))
 
     def plain(x: Tensor, z: Tensor) -> Tensor:
         return ((x[:, None] - z).abs() ** 3).sum(2) + x.square().sum(1, keepdim=True) / 2
@@ -112,7 +113,7 @@ def test_sums_of_few(rows: tuple[int, ...], places: int, dtype: torch.dtype) -> 
 
 
 def test_behind_leading_dimensions() -> None:
-    assert "y = x[..., 0] + x[..., 1] + x[..., 2]" in render(totals.op.derivation)
+    assert "y = x[..., 0] + x[..., 1] + x[..., 2]" in render(derivation_of(totals.op))
     for leading in ((), (4,), (2, 5), (0,)):
         assert_derived(totals.op, lambda x: x.sum(-1), {"x": (*leading, 3)})
 
@@ -131,13 +132,13 @@ def test_behind_leading_dimensions() -> None:
     ],
 )
 def test_values_gradients_and_code(made, reference, sizes, said) -> None:
-    assert said in render(made.op.derivation), render(made.op.derivation)
+    assert said in render(derivation_of(made.op)), render(derivation_of(made.op))
     for shape in (sizes, {name: (1,) * len(own) for name, own in sizes.items()}):
         assert_derived(made.op, reference, shape)
 
 
 def test_longer_axes_and_what_is_computed_are_summed_at_once() -> None:
-    code = render(averages.op.derivation).partition("_backward(")[0]
+    code = render(derivation_of(averages.op)).partition("_backward(")[0]
     assert "c = (w[:, 0] + w[:, 1] + w[:, 2]) / 3" in code
     for summed in ("b = w.mean(0)", "e = sum_of_few(v", "sum_of_few(w.square()"):
         assert summed in code, code

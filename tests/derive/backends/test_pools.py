@@ -11,6 +11,7 @@ from derive import emit
 from derive.equations import Op
 from derive.live import build
 from derive.notation import amax, amin, axes, length, mean, op, sum, tensor
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_alike, inputs_of, module
 
 n, c, i, j, p, q, h, w = axes("n c i j p q h w")
@@ -50,7 +51,7 @@ CASES = [
 
 @pytest.mark.parametrize(("made", "shape", "sides", "plain", "call"), CASES, ids=lambda v: getattr(v, "name", ""))
 def test_both_forms(made: Op, shape: tuple[int, ...], sides: tuple[int, ...], plain, call: str) -> None:
-    code = emit.render(replace(made, stepwise=True).derivation)
+    code = emit.render(derivation_of(replace(made, stepwise=True)))
     fused, _, rest = code.partition("_stepwise_forward(")
     assert call in rest.partition("_backward(")[0] and call not in fused, code
     spec = build(replace(made, stepwise=True)).function.__globals__
@@ -80,6 +81,6 @@ def every_other(f, x: tensor[n, c, h], wide: length(p)):
 
 @pytest.mark.parametrize("wide", [1, 2, 3, 6, 7, 9])
 def test_windows_some_places_apart_are_added_as_slices(wide: int) -> None:
-    assert "window_sums(x, {2: wide}, steps={2: 2})" in emit.render(every_other.op.derivation)
+    assert "window_sums(x, {2: wide}, steps={2: 2})" in emit.render(derivation_of(every_other.op))
     (x,) = inputs_of(every_other.op, {"x": (2, 3, 12)}).values()
     assert_alike(module(every_other.op).every_other(x, wide), x.unfold(2, wide, 2).sum(3).square(), [x])

@@ -7,6 +7,7 @@ import torch
 
 from derive.emit import render
 from derive.notation import amax, amin, axes, eq, oo, op, sum, tanh, tensor, where
+from derive.pipeline import derivation_of
 from tests.derive.against_loops import code_of
 from tests.derive.live import module
 
@@ -90,10 +91,10 @@ def test_an_empty_batch():
 
 def test_no_table_of_all_places():
     """Neither forward nor backward compares places."""
-    text = render(highest.op.derivation)
+    text = render(derivation_of(highest.op))
     assert "x.cummax(1).values" in text
     assert "run_sums(" in code_of(highest.op) and "ahead=True" in code_of(highest.op)
-    assert "arange" not in text and "arange" not in render(lowest_ahead.op.derivation)
+    assert "arange" not in text and "arange" not in render(derivation_of(lowest_ahead.op))
 
 
 def _gradient(x, cotangent):
@@ -123,4 +124,4 @@ def test_where_there_is_no_maximum_yet_all_places_tie():
     assert _gradient(x, torch.ones_like(x)).tolist() == [[0.5, 0.25, 2, 0]]
     g = torch.tensor([[1, 2, 4, 8]], dtype=torch.float64)
     assert module(beside_highest.op).beside_highest(x, g).tolist() == [[15, 15, 4, 4]]
-    assert "run_sums(" in render(beside_highest.op.derivation)
+    assert "run_sums(" in render(derivation_of(beside_highest.op))

@@ -7,6 +7,7 @@ import torch
 
 from derive import amax, amin, axes, constant, eq, exp, index, length, ne, oo, op, sum, tensor, where
 from derive.emit import render
+from derive.pipeline import derivation_of
 from tests.derive.live import module
 
 b, e, h, v, n, t = axes("b e h v n t")
@@ -125,22 +126,22 @@ def test_an_index_of_small_integers_says_what_one_of_int64_says():
 
 @pytest.mark.parametrize("spec", [pool, smallest, of_each, words, shares], ids=lambda s: s.op.name)
 def test_no_table_of_places_against_elements(spec):
-    code = render(spec.op.derivation)
+    code = render(derivation_of(spec.op))
     assert "scatter_reduce_(" in code and "torch.arange" not in code
 
 
 def test_of_one_place_it_is_what_stands_there():
-    assert str(of_one.op.derivation.forward.statements[0]) == "m[n] = x[n, y[n]]"
+    assert str(derivation_of(of_one.op).forward.statements[0]) == "m[n] = x[n, y[n]]"
 
 
 def test_ties_are_counted_by_the_backward_alone():
-    d = pool.op.derivation
+    d = derivation_of(pool.op)
     assert d.kept == ("m", "x", "dst")
     assert any(s.name == "m_ties" for s in d.backward.statements)
 
 
 def test_the_maximum_under_a_softmax_of_each_place_has_no_gradient():
-    d = shares.op.derivation
+    d = derivation_of(shares.op)
     assert d.kept == ("p", "dst") and [s.name for s in d.backward.statements] == ["sum_dp_p", "ds"]
 
 

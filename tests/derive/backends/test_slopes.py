@@ -7,6 +7,7 @@ import torch
 
 from derive import axes, op, sum, tensor, where
 from derive.emit import render
+from derive.pipeline import derivation_of
 from derive.verify.verify import verify
 from tests.derive.live import chooses, module
 
@@ -53,13 +54,13 @@ def any_width(f, x: tensor[..., d], a: tensor[d]):
 
 @pytest.mark.parametrize("made", [channels, features, rows, one_slope, layer])
 def test_neither_pass_chooses(made) -> None:
-    code = render(made.op.derivation)
+    code = render(derivation_of(made.op))
     assert not chooses(code) and code.count("functional.prelu(") >= 2, code
     assert verify(made.op).right
 
 
 def test_leading_axes_that_may_be_none_are_no_dimension() -> None:
-    assert "where_by_bits(x > 0, x, a * x)" in render(any_width.op.derivation)
+    assert "where_by_bits(x > 0, x, a * x)" in render(derivation_of(any_width.op))
     assert verify(any_width.op).right
 
 

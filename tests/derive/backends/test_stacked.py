@@ -6,6 +6,7 @@ import torch
 from derive import amax, axes, concat, exp, mean, op, sum, tensor
 from derive.emit import render
 from derive.errors import DeriveError
+from derive.pipeline import derivation_of
 from derive.verify.verify import verify
 from generated._functions import stacked_last
 from tests.derive.against_loops import code_of
@@ -81,7 +82,7 @@ def three_numbers(f, a: tensor[()], b: tensor[()]):
 
 def test_numbers_are_stacked_by_torch_and_parts_written_where_they_are_wanted() -> None:
     assert "torch.stack([a * b, torch.exp(b)], 0)" in code_of(three_numbers.op)
-    code = render(side_by_side.op.derivation, workspace=True)
+    code = render(derivation_of(side_by_side.op), workspace=True)
     assert "y = stacked_last([a * b, torch.exp(b)], out=out[0])" in code, code
 
 

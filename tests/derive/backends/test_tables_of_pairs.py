@@ -6,6 +6,7 @@ from torch import Tensor
 
 from derive import axes, length, op, size, sum, tensor
 from derive.emit import render
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived
 
 b, h, i, j, r, t, u, k, d = axes("b h i j r t u k d")
@@ -51,6 +52,6 @@ def test_values_and_gradients(i: int, j: int, r: int) -> None:
 
 def test_only_the_taps_of_a_window_are_looped_over() -> None:
     for made, at in ((by_distance, 0), (by_distance_and_head, 1)):
-        backward = render(made.op.derivation).partition("_backward(")[2]
+        backward = render(derivation_of(made.op)).partition("_backward(")[2]
         assert f".index_add_(\n            {at}," in backward and "for at_" not in backward, backward
-    assert "for at_k in range(width)" in render(windows.op.derivation)
+    assert "for at_k in range(width)" in render(derivation_of(windows.op))

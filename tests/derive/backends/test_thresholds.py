@@ -28,6 +28,7 @@ from derive.notation import (
     tensor,
     where,
 )
+from derive.pipeline import derivation_of
 from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter
 from tests.derive.live import chooses, module
 
@@ -131,7 +132,7 @@ FOLLOWED = [feature_map, gate, scaled_elu, leaky, bounded_loss, jumping]
 
 @pytest.mark.parametrize("made", FOLLOWED)
 def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
-    assert not chooses(render(made.op.derivation).partition("_forward(")[2].partition("def ")[0])
+    assert not chooses(render(derivation_of(made.op)).partition("_forward(")[2].partition("def ")[0])
     name = made.op.name
     x, z = (POINTS.clone().requires_grad_() for _ in range(2))
     got, want = getattr(module(made.op), name)(x), FORWARDS[name](z)
@@ -151,7 +152,7 @@ def test_the_same_at_the_threshold_and_far_from_it(made) -> None:
 )
 def test_neither_pass_chooses(made, right) -> None:
     """Nor where a branch is bounded by the threshold itself, or its slope divided by a number."""
-    code = render(made.op.derivation)
+    code = render(derivation_of(made.op))
     assert not chooses(code), code
     x = torch.tensor([[-2.0, -1e-3, 0.0, 0.4], [3.0, 90.0, -90.0, -0.0]], dtype=torch.float64)
     z, dy = torch.randn(2, 4, dtype=torch.float64), torch.randn(2, dtype=torch.float64)
@@ -171,11 +172,11 @@ def test_small_values_keep_their_digits() -> None:
 
 @pytest.mark.parametrize("made", [guarded, of_another, filled])
 def test_what_may_be_infinite_is_chosen(made) -> None:
-    assert chooses(render(made.op.derivation).partition("_forward(")[2].partition("def ")[0])
+    assert chooses(render(derivation_of(made.op)).partition("_forward(")[2].partition("def ")[0])
 
 
 def test_a_mask_that_is_kept_is_one_number_an_element() -> None:
-    code = render(kept_as_asked.op.derivation)
+    code = render(derivation_of(kept_as_asked.op))
     assert not chooses(code.partition("_backward(")[2].partition("class ")[0])
 
 
@@ -228,7 +229,7 @@ BENT = [bent_by_extrema, bent_by_a_bound, bent_by_a_magnitude, bent_by_a_choice,
 @pytest.mark.parametrize("made", BENT)
 @pytest.mark.parametrize("slope", [0.1, -0.3, 0.0, 7])
 def test_a_line_that_bends_at_zero_is_one_call(made, slope) -> None:
-    forward = render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+    forward = render(derivation_of(made.op)).partition("_forward(")[2].partition("def ")[0]
     assert "y = functional.leaky_relu(x, " in forward, forward
     x = torch.cat([POINTS[1:], torch.tensor([math.inf, math.nan], dtype=torch.float64)])
     by = (slope,) if made is not larger_share else ()
@@ -238,7 +239,7 @@ def test_a_line_that_bends_at_zero_is_one_call(made, slope) -> None:
 
 
 def test_what_no_call_has_is_a_multiple_of_one() -> None:
-    assert "functional.leaky_relu(x, -2.5).mul_(-2)" in render(steeper.op.derivation)
+    assert "functional.leaky_relu(x, -2.5).mul_(-2)" in render(derivation_of(steeper.op))
     y, _ = module(steeper.op).steeper_forward(POINTS)
     torch.testing.assert_close(y, torch.where(POINTS > 0, -2 * POINTS, 5 * POINTS), rtol=1e-15, atol=0)
 
@@ -246,7 +247,7 @@ def test_what_no_call_has_is_a_multiple_of_one() -> None:
 @pytest.mark.parametrize("slope", [0.01, -0.3, 0.0, 1e8, 7])
 def test_a_slope_stands_where_the_mask_does_not(slope) -> None:
     """As it is, whatever the mask is: nothing is added up to 1."""
-    backward = render(leaky.op.derivation).partition("_backward(")[2].partition("class ")[0]
+    backward = render(derivation_of(leaky.op)).partition("_backward(")[2].partition("class ")[0]
     assert "functional.threshold_(x_from_zero.view(torch.int8).to(dy.dtype), 0, slope).mul_(dy)" in backward
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         x = POINTS.to(dtype).requires_grad_()
@@ -282,7 +283,7 @@ def gentle_outside(f, x: tensor[n]):
 )
 def test_choices_that_take_the_same_are_one(made, right) -> None:
     """One mask is kept, a byte an element, for what is asked at two bounds."""
-    forward, _, backward = render(made.op.derivation).partition("_backward(")
+    forward, _, backward = render(derivation_of(made.op)).partition("_backward(")
     assert "x_outside = " in forward and not chooses(backward.partition("class ")[0])
     x, z = (POINTS.clone().requires_grad_() for _ in range(2))
     y, wanted = getattr(module(made.op), made.op.name)(x), right(z)
@@ -305,13 +306,13 @@ def kept_within(f, x: tensor[n], z: tensor[n]):
 
 
 def test_what_is_left_out_between_two_bounds_is_finite() -> None:
-    assert not chooses(render(shrunk_hard.op.derivation))
+    assert not chooses(render(derivation_of(shrunk_hard.op)))
     y, _ = module(shrunk_hard.op).shrunk_hard_forward(POINTS[1:])
     torch.testing.assert_close(y, torch.where(POINTS[1:].abs() > 0.5, 3 * POINTS[1:] + POINTS[1:] ** 2, 0))
 
 
 def test_what_lies_between_two_bounds_is_chosen_once() -> None:
-    code = render(kept_within.op.derivation)
+    code = render(derivation_of(kept_within.op))
     assert "x_inside = (~(x > 1)) & (x > -1)" in code and "torch.where(x_inside, 2 * z, 0)" in code, code
 
 
@@ -330,7 +331,7 @@ def signs_with_a_gap(f, x: tensor[n], w: tensor[n]):
 @pytest.mark.parametrize(("made", "a", "b", "t"), [(in_three_steps, 3, -2, 0.7), (signs_with_a_gap, 1, -1, -0.5)])
 def test_one_of_three_multiples_is_weighed_by_two_masks(made, a, b, t) -> None:
     """The first condition counts where both hold."""
-    backward = render(made.op.derivation).partition("_backward(")[2].partition("class ")[0]
+    backward = render(derivation_of(made.op)).partition("_backward(")[2].partition("class ")[0]
     assert not chooses(backward), backward
     w, dy = torch.randn(2, len(POINTS), dtype=torch.float64)
     y, saved = getattr(module(made.op), f"{made.op.name}_forward")(POINTS, w)
@@ -362,7 +363,7 @@ def log_clamped(f, x: tensor[n], z: tensor[n]):
 
 def test_half_at_a_tie_is_one_step() -> None:
     """One pass asks for the sign, where two masks would be two comparisons, made real and added."""
-    assert "(z / maximum_x_half).mul_((x - 0.5).sign_().add_(1)).div_(2)" in render(log_clamped.op.derivation)
+    assert "(z / maximum_x_half).mul_((x - 0.5).sign_().add_(1)).div_(2)" in render(derivation_of(log_clamped.op))
 
 
 @op
@@ -372,7 +373,7 @@ def gone_above(f, x: tensor[n]):
 
 
 def test_nothing_is_added_to_what_is_weighed_by_a_mask() -> None:
-    code = render(gone_above.op.derivation)
+    code = render(derivation_of(gone_above.op))
     assert not chooses(code) and "0 * " not in code and ".add" not in code.partition("_backward(")[0], code
     y, _ = module(gone_above.op).gone_above_forward(POINTS)
     assert y.equal(torch.where(POINTS > 0, 0, POINTS.exp()))
@@ -387,7 +388,7 @@ def scaled_and_bent(f, x: tensor[n], slope: scalar = 0.2):
 def test_a_product_that_both_branches_read_is_written_where_it_is_read() -> None:
     """In the memory of the slopes: one large tensor less."""
     wanted = "(x_above_zero.view(torch.int8).to(dy.dtype), 0, slope).mul_(dy).mul_(math.sqrt(2))"
-    assert wanted in render(scaled_and_bent.op.derivation)
+    assert wanted in render(derivation_of(scaled_and_bent.op))
 
 
 @op
@@ -397,15 +398,15 @@ def lopsided(f, x: tensor[n], tau: scalar = 0.7):
 
 
 def test_a_mask_beside_a_number_is_read_as_bytes() -> None:
-    assert "(x < 0).view(torch.int8).to(x.dtype)" in render(lopsided.op.derivation)
+    assert "(x < 0).view(torch.int8).to(x.dtype)" in render(derivation_of(lopsided.op))
 
 
 def test_bounds_are_one_call() -> None:
-    assert "y = x.clamp(-1, 1)" in render(between_bounds.op.derivation)
+    assert "y = x.clamp(-1, 1)" in render(derivation_of(between_bounds.op))
 
 
 def test_what_is_below_a_threshold_may_be_any_number() -> None:
-    assert "functional.threshold(x, 0, fill)" in render(filled_by_the_caller.op.derivation)
+    assert "functional.threshold(x, 0, fill)" in render(derivation_of(filled_by_the_caller.op))
     y, _ = module(filled_by_the_caller.op).filled_by_the_caller_forward(POINTS)
     assert y.equal(torch.where(POINTS > 0, POINTS, -math.inf))
 
@@ -427,7 +428,7 @@ def tripled(f, x: tensor[n], z: tensor[n]):
 )
 def test_between_whole_numbers_a_mask_is_one_step(made, step, a, b) -> None:
     """No digit is lost in any precision."""
-    code = render(made.op.derivation)
+    code = render(derivation_of(made.op))
     assert "functional.threshold_" in code and step in code, code
     z = torch.tensor([-math.inf, -2, -0.0, 0, 1e-7, 3, math.inf])
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
@@ -451,8 +452,8 @@ def far_from(f, x: tensor[n], t: scalar = 0.7):
 
 def test_branches_that_mirror_each_other_are_a_magnitude() -> None:
     """At the threshold the gradient is still that of the branch which is taken there."""
-    assert "y = torch.abs(x)" in render(folded.op.derivation)
-    assert "torch.abs(x - t)" in render(far_from.op.derivation)
+    assert "y = torch.abs(x)" in render(derivation_of(folded.op))
+    assert "torch.abs(x - t)" in render(derivation_of(far_from.op))
     for made, right, slope in [
         (folded, POINTS.abs(), torch.where(POINTS >= 0, 1.0, -1.0)),
         (far_from, -2 * (POINTS - 0.7).abs(), torch.where(POINTS < 0.7, 2.0, -2.0)),
@@ -515,7 +516,7 @@ def test_a_difference_or_nothing_is_a_relu():
     y, _ = made.interval_forward(lo, hi, x)
     wanted = 20 * (torch.where(x < lo, lo - x, 0) + torch.where(x > hi, (x - hi) ** 2, 0))
     torch.testing.assert_close(y, wanted, equal_nan=True)
-    forward = render(interval.op.derivation).partition("def interval_backward")[0]
+    forward = render(derivation_of(interval.op)).partition("def interval_backward")[0]
     assert not chooses(forward)
     assert "(lo - x).relu_().nan_to_num_(0, math.inf)" in forward
 
@@ -528,7 +529,7 @@ def test_half_at_a_tie_of_two_tensors_is_a_sign():
     found = made.larger_of_two_backward(torch.ones(3, dtype=torch.float64), *saved)
     for g, e in zip(found, wanted, strict=True):
         torch.testing.assert_close(g, e)
-    assert not chooses(render(larger_of_two.op.derivation))
+    assert not chooses(render(derivation_of(larger_of_two.op)))
 
 
 def test_what_is_computed_is_compared_since_it_may_be_infinite():
@@ -557,7 +558,7 @@ def one_sided(f, lo: tensor[n], x: tensor[n], alpha: scalar = 0.1):
 
 
 def test_a_number_under_a_condition():
-    assert not chooses(render(one_sided.op.derivation))
+    assert not chooses(render(derivation_of(one_sided.op)))
     lo, x = torch.randn(2, 9, dtype=torch.float64)
     _, saved = module(one_sided.op).one_sided_forward(lo, x)
     found = module(one_sided.op).one_sided_backward(torch.ones(9, dtype=torch.float64), *saved)
@@ -592,7 +593,7 @@ def test_no_mask_for_a_number_that_may_be_infinite(made):
         x, z = x[:, 0], z[:, 0]
     y, _ = getattr(module(made.op), f"{made.op.name}_forward")(x, z)
     assert y.flatten()[0] == 2 and y.flatten()[1].abs() > 1e38
-    assert chooses(render(made.op.derivation))
+    assert chooses(render(derivation_of(made.op)))
 
 
 @op
@@ -637,7 +638,7 @@ def steeper_above(f, x: tensor[n]):
 )
 def test_nothing_is_lost_of_what_is_small_beside_the_threshold(made, code, right) -> None:
     """`relu(x - c) + c` has as many digits of `x` as `c` has."""
-    forward = render(made.op.derivation).partition("_backward(")[0]
+    forward = render(derivation_of(made.op)).partition("_backward(")[0]
     assert code in forward and not chooses(forward), forward
     x = torch.tensor([-1e12, -3e3, -101.0, -2.5, -1e-6, 0.0, 1e-7, 0.3, 101.0, 2e3, 1e12])
     found = getattr(module(made.op), made.op.name)(x)
@@ -651,7 +652,7 @@ def or_one(f, x: tensor[n], z: tensor[n]):
 
 
 def test_a_value_above_a_threshold_or_a_number_is_one_call() -> None:
-    assert "x / functional.threshold(z, 0, 1)" in render(or_one.op.derivation)
+    assert "x / functional.threshold(z, 0, 1)" in render(derivation_of(or_one.op))
     x, z = (torch.randn(20, dtype=torch.float64, requires_grad=True) for _ in range(2))
     got, want = module(or_one.op).or_one(x, z), x / torch.where(z > 0, z, 1)
     assert got.equal(want)
@@ -668,7 +669,7 @@ def bounded_elu(f, x: tensor[n], a: scalar = 1.5):
 
 
 def test_a_step_that_is_nothing_beyond_the_threshold_takes_no_mask() -> None:
-    code = render(bounded_elu.op.derivation)
+    code = render(derivation_of(bounded_elu.op))
     assert "torch.relu(x).sign_().addcmul_(x.clamp(max=0).exp_(), 1 - torch.sign(x), value=a / 2)" in code, code
     x = POINTS.clone().requires_grad_()
     least = torch.minimum(x, torch.zeros(()))

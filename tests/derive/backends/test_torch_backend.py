@@ -9,6 +9,7 @@ from derive.catalogue import find
 from derive.emit import render
 from derive.live import build
 from derive.notation import axes, concat, constant, exp, index, mean, op, relu, scalar, size, sum, tanh, tensor
+from derive.pipeline import derivation_of
 from tests.derive import specs
 from tests.derive.against_loops import code_of, compare
 from tests.derive.live import module
@@ -239,7 +240,7 @@ def losses(f, r: tensor[n, d], w: tensor[d]):
 def test_a_minus_sign_stands_before_the_product() -> None:
     """Before the matrix it would be a pass over all of it."""
     compare(losses.op, {"n": 4, "d": 3})
-    assert "y = -(r @ w)" in render(losses.op.derivation)
+    assert "y = -(r @ w)" in render(derivation_of(losses.op))
 
 
 @op
@@ -253,7 +254,7 @@ def splines(f, x: tensor[n, i], w: tensor[o, i, k]):
 )
 def test_what_is_computed_takes_the_order_of_what_it_is_multiplied_with(sizes: dict[str, int]) -> None:
     compare(splines.op, sizes)
-    assert "einsum" not in render(splines.op.derivation)
+    assert "einsum" not in render(derivation_of(splines.op))
 
 
 def test_no_einsum_where_a_matrix_product_serves() -> None:
@@ -291,7 +292,7 @@ def test_a_number_is_added_with_single_elements_and_not_with_rows() -> None:
         f.w[k, d] = z[ix[k], d] - z[iy[k], d]
         return f.y, f.w
 
-    code = render(differences.op.derivation)
+    code = render(derivation_of(differences.op))
     assert code.count("index_add_(0, iy, dy * x.index_select(0, iy), alpha=-2)") == 1
     assert code.count("index_add_(0, iy, -dw)") == 1
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)

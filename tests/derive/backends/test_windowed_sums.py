@@ -9,6 +9,7 @@ from torch import Tensor
 from derive import axes, constant, exp, mean, op, size, sqrt, sum, tensor, where
 from derive.desugaring.padding import padded
 from derive.emit import render
+from derive.pipeline import derivation_of
 from derive.recording.spec import OpCall
 from derive.terms.choices import Where
 from derive.verify.verify import verify
@@ -154,7 +155,7 @@ def _energies(x: Tensor) -> Tensor:
 
 
 def test_functions_of_pairs_are_added_up_in_turns() -> None:
-    text = render(energies.op.derivation)
+    text = render(derivation_of(energies.op))
     forward = text[text.index("def energies_forward") : text.index("def energies_backward")]
     assert "unfold" not in forward and "y += (x[at_p" in forward, forward
     assert_derived(energies.op, _energies, {"x": (6, 7)})

@@ -9,6 +9,7 @@ from derive.collapse import vanishing
 from derive.collapse.chance import Instance
 from derive.equations import Op
 from derive.notation import axes, exp, mean, op, sqrt, sum, tensor
+from derive.pipeline import derivation_of
 from derive.verify.reference import World, execute
 
 n, k, d, e, s = axes("n k d e s")
@@ -49,7 +50,7 @@ def of_large_blocks(f, x: tensor[r, t, u, v, n], w: tensor[n, k]):
 
 @pytest.mark.parametrize("made", [find(name) for name in OPS], ids=lambda made: made.name)
 def test_the_forward_is_that_of_the_reference(made: Op) -> None:
-    steps = made.derivation.steps
+    steps = derivation_of(made).steps
     instance = Instance.of(steps)
     world = World(instance.lengths, {name: _dense(v) for name, v in instance.tensors.items()}, instance.numbers)
     inputs = {o.name: world.tensors[o.name] for o in steps.op.operands if o.is_tensor}
@@ -66,20 +67,20 @@ def _dense(elements: dict[tuple[int, ...], float]) -> torch.Tensor:
 
 def test_what_is_not_0_is_not_multiplied_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vanishing, "_put_in", lambda value, known: pytest.fail(f"{value} is multiplied out"))
-    two_blocks.op.derivation.closed  # noqa: B018
+    derivation_of(two_blocks.op).closed  # noqa: B018
 
 
 def test_what_is_too_large_may_vanish() -> None:
     op = of_large_blocks.op
-    instance = Instance.of(op.derivation.steps)
+    instance = Instance.of(derivation_of(op).steps)
     assert {"w"} <= instance.tensors.keys() and not {"x", "a", "b"} & instance.tensors.keys()
     assert instance.may_vanish(op.equations[0].axes, op.equations[0].right)
-    assert op.derivation.closed
+    assert derivation_of(op).closed
 
 
 def test_what_cannot_be_evaluated_may_vanish() -> None:
     op = of_a_gamma.op
-    instance = Instance.of(op.derivation.steps)
+    instance = Instance.of(derivation_of(op).steps)
     assert "a" not in instance.tensors and "y" not in instance.tensors
     a, b = (next(e.left for e in op.equations if e.name == name) for name in ("a", "b"))
     assert instance.may_vanish(a.index, a) and not instance.may_vanish(b.index, b)

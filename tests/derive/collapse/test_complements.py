@@ -8,7 +8,7 @@ from derive import axes, constant, exp, log, log1p, maximum, minimum, op, relu, 
 from derive import sigmoid as said
 from derive.catalogue import find
 from derive.collapse.complements import complements, tangents
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.terms.functions import sigmoid
 from tests.derive.live import module
 
@@ -93,8 +93,8 @@ def other_slope(f, x: tensor[n], z: constant[n]):
     ],
 )
 def test_a_step_and_a_magnitude_are_a_sigmoid(made, slope) -> None:
-    assert [s.law for s in made.op.derivation.closed.steps] == ["complement"]
-    assert "sign" not in str(made.op.derivation.backward)
+    assert [s.law for s in derivation_of(made.op).closed.steps] == ["complement"]
+    assert "sign" not in str(derivation_of(made.op).backward)
     x = torch.tensor([-200.0, -3.0, -1e-6, 0.0, 0.7, 40.0, 200.0], dtype=torch.float64, requires_grad=True)
     z = torch.linspace(0, 1, 7, dtype=torch.float64)
     getattr(module(made.op), made.op.name)(x, z).sum().backward()
@@ -102,7 +102,7 @@ def test_a_step_and_a_magnitude_are_a_sigmoid(made, slope) -> None:
 
 
 def test_the_slope_of_relu_stays() -> None:
-    assert "sign" in str(other_slope.op.derivation.backward)
+    assert "sign" in str(derivation_of(other_slope.op).backward)
     x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
     module(other_slope.op).other_slope(x, torch.zeros(1, dtype=torch.float64)).sum().backward()
     assert x.grad.item() == 0
@@ -116,7 +116,7 @@ def log_cosh(f, r: tensor[n]):
 
 def test_small_differences_keep_their_digits() -> None:
     """`1 - 2*sigmoid(-2*r)` has none left in float32."""
-    assert [s.law for s in log_cosh.op.derivation.closed.steps if s.law == "complement"] == ["complement"]
+    assert [s.law for s in derivation_of(log_cosh.op).closed.steps if s.law == "complement"] == ["complement"]
     r = torch.tensor([1e-9, -1e-5, 0.3, 40.0], dtype=torch.float32, requires_grad=True)
     (dr,) = torch.autograd.grad(module(log_cosh.op).log_cosh(r).sum(), r)
     torch.testing.assert_close(dr, torch.tanh(r.detach()), rtol=1e-6, atol=0)
@@ -136,7 +136,7 @@ def both_sides(f, x: tensor[n], a: tensor[n], b: tensor[n]):
 
 def test_where_the_forward_has_both_sides_each_is_what_the_other_leaves() -> None:
     """`p*(1 - p)*a - q*(1 - q)*b` is `p*q*(a - b)`, and has its digits where `p` is nearly 1."""
-    backward = both_sides.op.derivation.backward
+    backward = derivation_of(both_sides.op).backward
     assert "1 -" not in str(backward) and "- 1" not in str(backward), backward
     values = torch.tensor([-30.0, -2.0, 0.0, 0.5, 12.0, 25.0])
     x, a, b = (v.clone().requires_grad_() for v in (values, values + 2, 3 - values))

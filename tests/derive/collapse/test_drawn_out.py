@@ -7,6 +7,7 @@ from torch import Tensor
 
 from derive.collapse.drawn_out import drawn_out
 from derive.notation import axes, constant, maximum, minimum, op, tensor, where
+from derive.pipeline import derivation_of
 from derive.terms.choices import Where
 from derive.terms.elements import At, Scalar
 from derive.terms.elements import Tensor as Symbolic
@@ -41,7 +42,7 @@ def clamped(x: Tensor, s: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("made", [learned_step, learned_steps], ids=["by cases", "a step a column"])
 def test_the_gradient_neither_multiplies_by_the_step_nor_divides(made) -> None:
-    derivation = made.op.derivation
+    derivation = derivation_of(made.op)
     lines = [str(s) for s in derivation.backward.statements]
     assert "s" not in derivation.kept, derivation.kept
     assert not [line for line in lines if "s[" in line.split(" = ")[1].replace("s[n, d]", "")], lines

@@ -10,6 +10,7 @@ from derive.collapse.vocabulary import name_sums
 from derive.desugaring.selections import selected
 from derive.equations import Op
 from derive.notation import amax, axes, constant, eq, exp, index, length, mean, ne, oo, op, sum, tensor, where
+from derive.pipeline import derivation_of
 from derive.terms.elements import At
 from derive.terms.elements import Tensor as Named
 from tests.derive.against_loops import code_of
@@ -64,7 +65,7 @@ SPELLINGS = [divided_first.op, by_its_shares.op, shares_or_nothing.op, divided_l
 
 
 def _maximum_is_kept(made: Op) -> bool:
-    return "m" in made.derivation.kept or "w" in made.derivation.kept
+    return "m" in derivation_of(made).kept or "w" in derivation_of(made).kept
 
 
 def _case(rows: int, columns: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -102,7 +103,7 @@ def of_groups(f, x: tensor[e], of: index(n)[e], keep: constant[e], v: tensor[e, 
 
 
 def test_groups_of_which_some_have_nothing_to_share() -> None:
-    assert "ties" not in code_of(of_groups.op) and not {"top", "w"} & set(of_groups.op.derivation.kept)
+    assert "ties" not in code_of(of_groups.op) and not {"top", "w"} & set(derivation_of(of_groups.op).kept)
     of = torch.tensor([2, 0, 2, 2, 4, 0, 4])  # 1 and 3 are empty, of 4 nothing is kept
     keep = torch.tensor([1, 1, 1, 0, 0, 1, 0]).double()
     x = torch.tensor([2.0, 3, 2, 9, 5, 1, 4], dtype=torch.float64, requires_grad=True)

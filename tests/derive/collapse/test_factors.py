@@ -6,6 +6,7 @@ from torch import Tensor
 
 from derive import amax, axes, exp, log, mean, op, sigmoid, size, sqrt, sum, tensor, where
 from derive.equations import Op
+from derive.pipeline import derivation_of
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
 
@@ -141,7 +142,7 @@ LEARNED = [
 def test_where_a_temperature_is_learned(made: Op, reference, shapes, kept) -> None:
     """The scores are not kept: the sum of them times their gradient is that of an input times its gradient."""
     assert_derived(made, reference, shapes)
-    assert set(made.derivation.kept) == kept
+    assert set(derivation_of(made).kept) == kept
 
 
 @op

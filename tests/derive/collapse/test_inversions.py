@@ -9,7 +9,7 @@ from derive.collapse.inversions import cannot_vanish, definitions_of, inversions
 from derive.collapse.vocabulary import name_sums
 from derive.lengths.nominal import nominal
 from derive.notation import axes, exp, op, rsqrt, scalar, sigmoid, size, sum, tanh, tensor
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.terms.axes import Size
 from derive.terms.elements import At, Tensor
 from tests.derive import specs
@@ -113,8 +113,8 @@ def test_what_is_subtracted_must_vanish() -> None:
     """`y - b` has lost the digits of a small `a`, `(z - 100)/3` those of `tanh(x)`; a mean is within its elements."""
     known = {i.through: i for i in inversions(far_from_zero.op)}
     assert str(subtracted(known["y"], far_from_zero.op)) == "-b[d]"
-    assert not {"y", "z"} & set(far_from_zero.op.derivation.kept)
-    named = specs.standardise.op.derivation.steps.op
+    assert not {"y", "z"} & set(derivation_of(far_from_zero.op).kept)
+    named = derivation_of(specs.standardise.op).steps.op
     assert [subtracted(i, named) for i in inversions(named) if i.through == "x_minus_mu" and i.of == "x"] == [0]
 
 
@@ -154,7 +154,7 @@ def test_cannot_vanish(expr: Expr, expected: bool) -> None:
 @each_spec()
 def test_every_inversion_holds(spec: Spec) -> None:
     """Evaluated on random forwards, each is an identity, those with a condition where it is met everywhere."""
-    steps = spec.op.derivation.steps
+    steps = derivation_of(spec.op).steps
     for world in points(spec, steps, 2):
         for inversion in inversions(steps.op):
             if inversion.nonzero is not None and not world.tensor(inversion.nonzero, inversion.axes).all():
@@ -166,7 +166,7 @@ def test_every_inversion_holds(spec: Spec) -> None:
 
 def test_a_conditional_inversion_is_not_used() -> None:
     """`xhat = (y - beta)/gamma` would spare a saved tensor, and stop a gamma of 0 from ever training."""
-    made = specs.standardise.op.derivation
+    made = derivation_of(specs.standardise.op)
     conditional = [i for i in made.closed.inversions if i.nonzero is not None]
     assert [(i.of, i.through, str(i.nonzero)) for i in conditional] == [("xhat", "y", "gamma[d]")]
     assert not {"y"} & {name for choice in made.closed.choices for name in choice.eliminate}
@@ -180,7 +180,7 @@ def test_a_gradient_exists_where_the_condition_fails() -> None:
     """At gamma = 0 every gradient of the closed form is finite, and that of gamma is not zero."""
     rng = np.random.default_rng(5)
     spec = next(s for s in specs.SPECS if s.name == "standardise")
-    made = spec.op.derivation
+    made = derivation_of(spec.op)
     start = inputs(spec.op, spec.sizes, rng).having(gamma=np.zeros(2))
     world, _ = with_cotangents(made.steps, forward(made.named, start), rng)
     done = defined(made.steps, made.closed.definitions, world)

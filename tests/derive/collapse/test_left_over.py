@@ -9,6 +9,7 @@ from derive.algebra import substitute
 from derive.collapse.inversions import inversions, subtracted
 from derive.collapse.left_over import left_over, marked
 from derive.notation import axes, constant, exp, log, op, sum, tensor
+from derive.pipeline import derivation_of
 from derive.terms.elements import At
 from derive.terms.elements import Tensor as Symbolic
 from tests.derive.live import module
@@ -47,12 +48,12 @@ def test_as_exact_in_float32_as_autograd() -> None:
         found.append(torch.autograd.grad(forward(*leaves), leaves[0])[0].double())
     truth, theirs, ours = found
     assert (ours - truth).norm() <= 2 * (theirs - truth).norm()
-    assert "mu" in negative_binomial.op.derivation.kept
+    assert "mu" in derivation_of(negative_binomial.op).kept
 
 
 def test_what_cancels_with_what_stood_there_is_eliminated() -> None:
     """`sum(dq*u) + sum(dq*r)` is `sum(dq*z)`, although the value read `r` before."""
-    made = scaled_sum.op.derivation
+    made = derivation_of(scaled_sum.op)
     assert made.kept == ("z", "k")
     assert "z" in {name for choice in made.closed.choices for name in choice.eliminate}
 

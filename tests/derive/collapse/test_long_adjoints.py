@@ -3,6 +3,7 @@
 import torch
 
 from derive import amax, axes, constant, exp, index, log, mean, op, scalar, sum, tensor
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_alike, module
 
 n, c = axes("n c")
@@ -20,7 +21,7 @@ def two_labels(f, z: tensor[n, c], y: index(c)[n], w: index(c)[n], lam: constant
 
 def test_what_adds_up_to_1_is_not_summed() -> None:
     """The shares of the labels and of the smoothing do, whatever they are: it is one pass."""
-    lines = [str(s) for s in two_labels.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(two_labels.op).backward.statements]
     assert not any("over=c" in line for line in lines), lines
     assert [line for line in lines if line.startswith("dz[n, c] = ") and "+=" not in line] == [
         "dz[n, c] = dlogp_sum[n] * exp_z_minus_m[n, c] - s * dloss[] / (size(c) * size(n))"

@@ -4,6 +4,7 @@ import torch
 
 from derive.collapse.masked import masked, use_masked
 from derive.notation import amax, axes, constant, exp, oo, op, scalar, sigmoid, size, sqrt, sum, tensor, where
+from derive.pipeline import derivation_of
 from derive.terms.axes import Axis
 from derive.terms.choices import Where
 from derive.terms.elements import At, Tensor
@@ -44,7 +45,7 @@ def decays_by_weights(f, a: tensor[t], x: tensor[t], w: constant[t, s]):
 
 
 def test_what_is_masked_out_may_stand_first() -> None:
-    assert "where" not in str(decays_by_weights.op.derivation.backward)
+    assert "where" not in str(derivation_of(decays_by_weights.op).backward)
     a, x = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
     w = torch.randn(5, 5, dtype=torch.float64)
     wanted = torch.exp(a[:, None] - a).masked_fill(w > 0, 0) @ x
@@ -52,8 +53,8 @@ def test_what_is_masked_out_may_stand_first() -> None:
 
 
 def test_a_bounded_exponential_is_kept_once() -> None:
-    assert not {"e"} & set(decays.op.derivation.kept)
-    assert "where" not in str(decays.op.derivation.backward)
+    assert not {"e"} & set(derivation_of(decays.op).kept)
+    assert "where" not in str(derivation_of(decays.op).backward)
     a, x = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
     assert_alike(module(decays.op).decays(a, x), torch.exp(a[:, None] - a).tril() @ x, (a, x))
 
@@ -67,8 +68,8 @@ def activated(f, x: tensor[t, s], v: tensor[s, u]):
 
 
 def test_an_activation_under_a_mask_is_not_masked_again() -> None:
-    assert activated.op.derivation.kept == ("p", "v")
-    assert "where" not in str(activated.op.derivation.backward)
+    assert derivation_of(activated.op).kept == ("p", "v")
+    assert "where" not in str(derivation_of(activated.op).backward)
 
     def plain(x: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return x.sigmoid().tril() @ v
@@ -87,7 +88,7 @@ def windowed_scores(f, q: tensor[t, u], k: tensor[s, u], w: tensor[s, v], width:
 
 
 def test_what_scales_a_branch_scales_what_is_smaller() -> None:
-    lines = [str(s) for s in windowed_scores.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(windowed_scores.op).backward.statements]
     table = [line for line in lines if line.partition(" = ")[0].endswith("[t, s]")]
     assert table and not any("size(u)" in line for line in table), lines
     assert verify(windowed_scores.op).right

@@ -1,6 +1,7 @@
 """A closed form has no definition that nothing reads, and nothing is kept for one."""
 
 from derive.notation import axes, exp, log, op, sum, tensor
+from derive.pipeline import derivation_of
 from derive.saving import reached
 from tests.derive.live import assert_derived
 
@@ -16,7 +17,7 @@ def entropy(f, z: tensor[n, c]):
 
 
 def test_what_is_kept_is_read() -> None:
-    derivation = entropy.op.derivation
+    derivation = derivation_of(entropy.op)
     definitions = list(derivation.closed.definitions)
     assert reached(definitions, derivation.backward.returns) == definitions
     read = {name for s in derivation.backward.statements for name in str(s).replace("[", " ").split()}

@@ -10,6 +10,7 @@ from derive.collapse.relations import Relation, by_names, oriented, relations, u
 from derive.collapse.vocabulary import name_sums
 from derive.equations import Op
 from derive.notation import axes, mean, op, size, sum, tensor
+from derive.pipeline import derivation_of
 from derive.terms.axes import Size, free_axes
 from derive.terms.elements import At, Tensor
 from derive.terms.reductions import Sigma
@@ -59,7 +60,7 @@ def test_found(made: object, pattern: str, value: str, because: set[str]) -> Non
 @each_spec()
 def test_every_relation_holds(spec: Spec) -> None:
     """Evaluated on random forwards, each is an identity."""
-    steps = spec.op.derivation.steps
+    steps = derivation_of(spec.op).steps
     known = relations(steps.op, inversions(steps.op))
     for world in points(spec, steps, 2):
         for relation in known:

@@ -4,6 +4,7 @@ import torch
 
 from derive import amax, axes, eq, exp, log, mean, op, size, softplus, sqrt, sum, tensor, where
 from derive.emit import render
+from derive.pipeline import derivation_of
 from tests.derive.live import module
 
 i, j, d = axes("i j d")
@@ -21,20 +22,20 @@ def compared(f, x: tensor[i, d], y: tensor[j, d], t: tensor[()], b: tensor[()]):
 
 
 def test_what_is_scaled_is_the_gradients_and_not_the_logits() -> None:
-    lines = [str(s) for s in compared.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(compared.op).backward.statements]
     assert "du[i, d] = exp_t[] * sum(dz[i, j] * v[j, d], over=j)" in lines, lines
     assert "dv[j, d] = exp_t[] * sum(dz[i, j] * u[i, d], over=i)" in lines, lines
 
 
 def test_the_gradient_of_the_temperature_reads_that_of_the_vectors() -> None:
     """It is the sum of `dz` times the product; dividing by the temperature, which may underflow, is no way to it."""
-    lines = [str(s) for s in compared.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(compared.op).backward.statements]
     temperature = next(line for line in lines if line.startswith("dt[]"))
     assert "dz" not in temperature and " / " not in temperature, temperature
 
 
 def test_sums_of_columns_are_taken_as_they_lie() -> None:
-    assert "squeeze" not in render(compared.op.derivation)
+    assert "squeeze" not in render(derivation_of(compared.op))
 
 
 @op
@@ -47,7 +48,7 @@ def told_apart(f, a: tensor[i, d], b: tensor[i, d], t: tensor[()]):
 
 
 def test_where_all_numbers_meet_at_the_matrix_it_is_scaled_once() -> None:
-    lines = [str(s) for s in told_apart.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(told_apart.op).backward.statements]
     assert "da[i, d] = sum(b[j, d] * ds_sum[i, j], over=j)" in lines, lines
 
 

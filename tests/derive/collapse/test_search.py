@@ -16,7 +16,7 @@ from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
 from derive.lowering.definitions import Definition, circular
 from derive.notation import amax, axes, exp, op, rsqrt, sum, tanh, tensor
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.terms.axes import Size, free_axes
 from derive.terms.elements import At, Tensor
 from tests.derive import specs
@@ -29,19 +29,19 @@ d, i, j, m, n = axes("d i j m n")
 
 @each_spec()
 def test_closed_equals_stepwise(spec: Spec) -> None:
-    assert_closed_equals_stepwise(spec, spec.op.derivation)
+    assert_closed_equals_stepwise(spec, derivation_of(spec.op))
 
 
 @each_spec("standardise", "normalised_weights", "label_loss", "weighted_average", "matrix_product", "linear_pair")
 def test_closed_equals_stepwise_where_sizes_coincide(spec: Spec) -> None:
     same = replace(spec, sizes=dict.fromkeys(spec.sizes, 3))
-    assert_closed_equals_stepwise(same, spec.op.derivation, count=6)
+    assert_closed_equals_stepwise(same, derivation_of(spec.op), count=6)
 
 
 @each_spec()
 def test_every_step_keeps_the_value(spec: Spec) -> None:
     """`before` and `after` of each step, evaluated where every adjoint has its stepwise value."""
-    made = spec.op.derivation
+    made = derivation_of(spec.op)
     for world in points(spec, made.steps, 2):
         full = backward(made.steps, world)
         for step in made.closed.steps:
@@ -54,7 +54,7 @@ def test_every_step_keeps_the_value(spec: Spec) -> None:
 @each_spec("standardise", "normalised_weights", "linear_pair", "product_of_its_own_sum", "output_read_again")
 def test_every_choice_gives_the_same_gradients(spec: Spec) -> None:
     """Whatever is eliminated and whatever is named: one choice at a time, then all at once."""
-    made = spec.op.derivation
+    made = derivation_of(spec.op)
     steps = made.steps
     valid = tuple(i for i in made.closed.inversions if i.nonzero is None)
     laws = Laws(
@@ -139,7 +139,7 @@ SABOTAGE = [
 @pytest.mark.parametrize(("sabotage", "name"), SABOTAGE)
 def test_a_sabotaged_law_is_caught(sabotage: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_named(name)
-    sound = spec.op.derivation.steps  # the stepwise form from before the sabotage
+    sound = derivation_of(spec.op).steps  # the stepwise form from before the sabotage
     algebra.normal.cache_clear()
     try:
         sabotage(monkeypatch)  # type: ignore[operator]
@@ -156,14 +156,14 @@ def test_a_sabotaged_law_is_caught(sabotage: object, name: str, monkeypatch: pyt
 
 def test_no_division_by_what_the_chain_rule_does_not_divide_by() -> None:
     for spec in SPECS:
-        made = spec.op.derivation
+        made = derivation_of(spec.op)
         assert not outside_domain(list(made.closed.definitions), divisors(made.steps)), spec.name
 
 
 def test_no_difference_of_large_numbers_where_the_chain_rule_has_none() -> None:
     """With `y = 2*a + 3*b`, `sum(g*b)` must not become `(sum(g*y) - 2*sum(g*a))/3`: a may dwarf b."""
     spec = spec_named("linear_pair")
-    made = spec.op.derivation
+    made = derivation_of(spec.op)
     start = inputs(spec.op, spec.sizes, np.random.default_rng(0)).having(
         a=np.array([3e8, -2e8, 7e8]), b=np.array([1.1, 0.7, 0.3])
     )
@@ -188,7 +188,7 @@ def test_two_equations_over_the_same_two_tensors_terminate() -> None:
 
 
 def test_standardisation_closes_over_two_sums() -> None:
-    made = specs.standardise.op.derivation
+    made = derivation_of(specs.standardise.op)
     dx = next(x for x in made.closed.definitions if x.name == "dx")
     sums = {str(s) for s in dx.value.atoms(algebra.Sigma)}
     assert sums == {"sum(dy[n', d], over=n')", "sum(dy[n', d]*xhat[n', d], over=n')"}
@@ -196,7 +196,7 @@ def test_standardisation_closes_over_two_sums() -> None:
 
 
 def test_the_subtracted_maximum_receives_nothing() -> None:
-    made = specs.normalised_weights.op.derivation
+    made = derivation_of(specs.normalised_weights.op)
     (dz,) = made.closed.definitions
     assert str(dz.value) == "dp[n, c]*p[n, c] - p[n, c]*sum(dp[n, c']*p[n, c'], over=c')"
     assert made.kept == ("p",)
@@ -204,12 +204,12 @@ def test_the_subtracted_maximum_receives_nothing() -> None:
 
 def test_steps_have_reasons() -> None:
     for spec in SPECS:
-        for step in spec.op.derivation.closed.steps:
+        for step in derivation_of(spec.op).closed.steps:
             assert step.law and step.reason and step.before != step.after
 
 
 def test_scores_are_not_kept_for_the_gradient_of_what_scales_them() -> None:
-    made = specs.warmed_scores.op.derivation
+    made = derivation_of(specs.warmed_scores.op)
     assert "s" not in made.kept
     (dwarmth,) = (d.value for d in made.closed.definitions if d.name == "dwarmth")
     assert str(dwarmth) in ("sum(dq[n', i', d']*q[n', i', d'], over=(d', i', n'))",
@@ -225,7 +225,7 @@ def sharpened(f, q: tensor[n, d], r: tensor[m, d], warmth: tensor[()]):
 
 
 def test_scores_under_a_name_with_what_scales_them() -> None:
-    made = sharpened.op.derivation
+    made = derivation_of(sharpened.op)
     assert "a" not in made.kept and "a_sum" not in made.kept
     assert_closed_equals_stepwise(Spec(sharpened.op, {"n": 3, "m": 2, "d": 4}), made)
 
@@ -240,7 +240,7 @@ def scaled_by_its_scores(f, q: tensor[d, n], r: tensor[m, n], x: tensor[d, m, n]
 
 def test_scores_that_are_summed_over_the_axis_that_they_sum() -> None:
     """Two axes of one name: `sum(s[d, m]*dy[d, m, n]*x[d, m, n])` is no sum of `r[m, n]*dg[m, n]`."""
-    made = scaled_by_its_scores.op.derivation
+    made = derivation_of(scaled_by_its_scores.op)
     assert_closed_equals_stepwise(Spec(scaled_by_its_scores.op, {"d": 3, "m": 2, "n": 4}), made)
 
 
@@ -286,6 +286,6 @@ def agreed(f, u: tensor[n, i, j, d]):
 
 def test_what_separates_nothing_needs_no_name() -> None:
     """The gradient of a softmax's exponentials, `de = .../e_sum`, only to be multiplied by `e_sum` again."""
-    closed = agreed.op.derivation.closed
+    closed = derivation_of(agreed.op).closed
     assert not {"de", "de_sum"} & {definition.name for definition in closed.definitions}
     assert not {"e", "e_sum"} & set(closed.kept.names)

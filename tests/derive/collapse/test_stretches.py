@@ -3,6 +3,7 @@
 import torch
 
 from derive import amax, axes, eq, exp, index, oo, op, pi, sin, sum, tensor, where
+from derive.pipeline import derivation_of
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, assert_derived, module
 
@@ -21,7 +22,7 @@ def segment_attention(f, s: tensor[k], x: tensor[n, d], src: index(n)[k], dst: i
 
 def test_weights_that_the_values_need_are_kept_alone() -> None:
     """The scores' gradient is `p * (...)` as `p` is kept for the values: the exponentials are not."""
-    kept = segment_attention.op.derivation.closed.kept.names
+    kept = derivation_of(segment_attention.op).closed.kept.names
     assert "p" in kept and "u" not in kept, kept
     generator = torch.Generator().manual_seed(0)
     s = torch.randn(9, dtype=torch.float64, generator=generator, requires_grad=True)

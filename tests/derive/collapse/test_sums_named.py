@@ -3,6 +3,7 @@
 import torch
 
 from derive import amax, axes, exp, log, op, sum, tensor
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_alike, assert_derived, module
 
 n, m, d, h = axes("n m d h")
@@ -39,13 +40,13 @@ def heads(f, q: tensor[h, n, d], k: tensor[h, m, d], v: tensor[h, m, d], g: tens
 
 
 def test_scores_without_their_gain_are_not_kept() -> None:
-    assert set(sharpened.op.derivation.kept) == {"p", "x", "w", "g"}
-    assert "s_sum" not in remembered.op.derivation.kept
-    assert set(heads.op.derivation.kept) == {"p", "o", "q", "k", "v", "g"}
+    assert set(derivation_of(sharpened.op).kept) == {"p", "x", "w", "g"}
+    assert "s_sum" not in derivation_of(remembered.op).kept
+    assert set(derivation_of(heads.op).kept) == {"p", "o", "q", "k", "v", "g"}
 
 
 def test_the_gradient_of_the_gain_starts_from_what_that_of_the_input_is_a_multiple_of() -> None:
-    lines = [str(s) for s in sharpened.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(sharpened.op).backward.statements]
     assert "dx[n, d] = g[] * sum_dz_w[n, d]" in lines, lines
     assert "dg[] = sum(sum_dz_w[n, d] * x[n, d], over=(d, n))" in lines, lines
     assert "dw[d, m] = g[] * sum(dz[n, m] * x[n, d], over=n)" in lines, lines
@@ -53,7 +54,7 @@ def test_the_gradient_of_the_gain_starts_from_what_that_of_the_input_is_a_multip
 
 def test_nothing_divides_by_the_gain() -> None:
     for op_ in (sharpened.op, remembered.op):
-        assert not any("/ g[]" in str(s) or "/ beta[]" in str(s) for s in op_.derivation.backward.statements)
+        assert not any("/ g[]" in str(s) or "/ beta[]" in str(s) for s in derivation_of(op_).backward.statements)
 
 
 def test_it_is_right_for_every_head() -> None:

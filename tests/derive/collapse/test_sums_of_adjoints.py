@@ -4,6 +4,7 @@ import torch
 
 from derive import amax, axes, constant, exp, log, mean, op, sigmoid, sum, tensor
 from derive.catalogue import find
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived, module
 
 n, m, d, k = axes("n m d k")
@@ -18,9 +19,9 @@ def odds(f, x: constant[n, d], w: tensor[d], bias: tensor[()], y: constant[n]):
 
 
 def test_the_gradient_of_a_bias_is_a_sum_of_that_of_the_product() -> None:
-    lines = [str(s) for s in odds.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(odds.op).backward.statements]
     assert "dbias[] = sum(dp_sum[n], over=n)" in lines, lines
-    assert any(step.law == "reassociate" and "dp_sum" in step.reason for step in odds.op.derivation.closed.steps)
+    assert any(step.law == "reassociate" and "dp_sum" in step.reason for step in derivation_of(odds.op).closed.steps)
 
 
 @op
@@ -31,7 +32,7 @@ def bumps(f, x: tensor[n], c: tensor[d], height: tensor[()]):
 
 
 def test_a_gradient_that_is_a_multiple_of_the_sum() -> None:
-    lines = [str(s) for s in bumps.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(bumps.op).backward.statements]
     assert "sum_dy_y[] = sum(dy_y[n, d], over=(d, n))" in lines, lines
     assert "dheight[] = 2 * sum_dy_y[]" in lines, lines
 
@@ -49,7 +50,7 @@ def mixture(f, z: tensor[n, d], loss_of: tensor[n, d]):
 
 def test_a_sum_of_responsibilities_is_known() -> None:
     """The gradient of the weights is a difference of two softmaxes, without a sum over the first."""
-    backward = mixture.op.derivation.backward.statements
+    backward = derivation_of(mixture.op).backward.statements
     assert not any(" = sum(" in str(s) for s in backward), [str(s) for s in backward]
     generator = torch.Generator().manual_seed(0)
     z, x = (torch.randn(7, 5, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2))
@@ -60,7 +61,7 @@ def test_a_sum_of_responsibilities_is_known() -> None:
 
 def test_a_gradient_that_is_asked_for_stays_though_it_is_0() -> None:
     """A bias before a batchnorm moves nothing, as the sum of what comes back to it shows."""
-    lines = [str(s) for s in find("names_step").derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(find("names_step")).backward.statements]
     assert "db1[h] = sum(dhprebn[n, h], over=n)" in lines, lines
 
 
@@ -83,7 +84,7 @@ def excited(f, x: tensor[n, m, d], s: tensor[n, k], w: tensor[k, d], b: tensor[d
 
 
 def test_the_gradient_of_a_bias_beside_what_gates_many_places() -> None:
-    lines = [str(s) for s in excited.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(excited.op).backward.statements]
     assert "db[d] = sum(dg_sum[n, d], over=n)" in lines, lines
     reference = lambda x, s, w, b: x * (s @ w + b).sigmoid()[:, None]  # noqa: E731
     assert_derived(excited.op, reference, {"x": (2, 3, 4), "s": (2, 5), "w": (5, 4), "b": (4,)})

@@ -11,6 +11,7 @@ from derive.collapse.symmetries import in_one_order
 from derive.collapse.vocabulary import name_sums
 from derive.equations import Op
 from derive.notation import axes, constant, exp, op, sin, sum, tanh, tensor
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived
 
 n, d, e, i, j, k = axes("n d e i j k")
@@ -113,9 +114,9 @@ def spread_of_weights(f, w: tensor[n, i], m: constant[n, i]):
 
 def test_both_sums_of_distances_are_one() -> None:
     """And that one is the forward's, which hands it on."""
-    (line,) = map(str, spread_of_weights.op.derivation.backward.statements)
+    (line,) = map(str, derivation_of(spread_of_weights.op).backward.statements)
     assert line == "dw[n, i] = 2 * dloss[n] * m_w[n, i]"
-    assert len(spread_of_weights.op.derivation.functions) == 1
+    assert len(derivation_of(spread_of_weights.op).functions) == 1
 
     def plain(w: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
         return (w[:, :, None] * w[:, None] * (m[:, :, None] - m[:, None]).abs()).sum((1, 2))

@@ -8,7 +8,7 @@ from derive.collapse.vocabulary import name_functions, name_sums
 from derive.equations import Op
 from derive.explaining.words import text
 from derive.notation import amax, axes, exp, index, maximum, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.verify.verify import verify
 from tests.derive.evaluate import forward, inputs
 from tests.derive.live import module
@@ -226,7 +226,7 @@ def thresholded(f, x: tensor[n, d, t], g: tensor[d], b: tensor[d], tau: tensor[d
 
 def test_what_an_extremum_is_of_passes_on_one_adjoint() -> None:
     """Each gradient took the shares anew, and that of `g` went through the table twice more."""
-    backward = [str(s) for s in thresholded.op.derivation.backward.statements]
+    backward = [str(s) for s in derivation_of(thresholded.op).backward.statements]
     assert _count("sign(", backward) == 1 and not _count("where(", backward), backward
     assert "dg[d] = size(t) * sum(r[n, d] * mean_dy_inner_x[n, d], over=n)" in backward, backward
     assert verify(thresholded.op).right

@@ -5,6 +5,7 @@ from sympy import Expr
 
 from derive.collapse.wholes import use_wholes, wholes
 from derive.notation import amax, axes, exp, log, op, sum, tensor
+from derive.pipeline import derivation_of
 from derive.terms.elements import At, Tensor
 
 n, m, i, j = axes("n m i j")
@@ -55,12 +56,12 @@ def test_shares(value: Expr, expected: Expr) -> None:
 
 def test_it_says_which_sum() -> None:
     assert use_wholes(1 - a / (a + b) - b / (a + b), {})[1] == ("the shares of a[n] + b[n]",)
-    made = with_sink.op.derivation
+    made = derivation_of(with_sink.op)
     (step,) = (s for s in made.closed.steps if s.law == "whole")
     assert (str(step.subject), step.reason, step.after) == ("dm[i]", "z[i] = exp_sink_minus_m[i] + u_sum[i]", 0)
     assert "m" not in made.kept
 
 
 def test_nothing_is_left_of_the_maximum() -> None:
-    made = log_of_two.op.derivation
+    made = derivation_of(log_of_two.op)
     assert str(made.closed.definitions[-1].value) == "0"

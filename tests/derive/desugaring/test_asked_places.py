@@ -4,6 +4,7 @@ import torch
 
 from derive import amax, axes, constant, eq, exp, index, log, mean, op, sqrt, sum, tensor, where
 from derive.desugaring.asked_places import indices_inside
+from derive.pipeline import derivation_of
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 
@@ -46,8 +47,8 @@ def margin(f, z: tensor[n, c], m: tensor[c], y: index(c)[n]):
 
 def test_which_indices_lie_inside() -> None:
     for spec in (own_label, compared, margin):
-        assert indices_inside(spec.op.derivation.named) == {("y", "c")}
-    assert ("y", "c") not in indices_inside(guarded.op.derivation.named)
+        assert indices_inside(derivation_of(spec.op).named) == {("y", "c")}
+    assert ("y", "c") not in indices_inside(derivation_of(guarded.op).named)
 
 
 def test_no_tensor_of_zeros_is_made_to_gather_from() -> None:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from derive.desugaring.before_gathers import made_before_gathers
 from derive.notation import amax, axes, index, log, op, sum, tanh, tensor
+from derive.pipeline import derivation_of
 from derive.verify.verify import verify
 from tests.derive.live import assert_alike, module
 
@@ -136,5 +137,5 @@ def test_rows_that_nobody_reads_say_nothing() -> None:
 
 
 def test_a_product_that_the_spec_has_is_that() -> None:
-    named = beside_its_product.op.derivation.named
+    named = derivation_of(beside_its_product.op).named
     assert [e.name for e in named.equations if e.kind == "sum"] == ["h"], str(named)

@@ -6,6 +6,7 @@ import torch
 from derive import axes, op, size, sum, tanh, tensor, where
 from derive.desugaring.before_turns import made_before_turns
 from derive.emit import render
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived
 
 d, e, n, s, t = axes("d e n s t")
@@ -39,7 +40,7 @@ def together(f, a: tensor[t, d], b: tensor[t, d]):
     ],
 )
 def test_what_is_turned_is_the_sum_and_its_gradient(made, plain, shapes) -> None:
-    code = render(made.op.derivation)
+    code = render(derivation_of(made.op))
     assert code.count(".flip(") == 2 and "x.flip(" not in code and "a.flip(" not in code, code
     assert_derived(made.op, plain, shapes)
     assert_derived(made.op, plain, {name: tuple(1 for _ in shape) for name, shape in shapes.items()})

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from derive import axes, constant, eq, exp, op, sum, tensor, where
 from derive.emit import render
+from derive.pipeline import derivation_of
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify, verify_kernels
 from tests.derive.live import assert_derived, chooses
@@ -105,13 +106,13 @@ CASES: dict[OpCall, tuple[Callable[..., Tensor], dict[str, tuple[int, ...]]]] = 
 
 @pytest.mark.parametrize("made", CASES, ids=lambda made: made.op.name)
 def test_each_place_is_computed_once(made: OpCall) -> None:
-    code = render(made.op.derivation)
+    code = render(derivation_of(made.op))
     assert ("torch.stack(" in code or "stacked_last(" in code) and "arange" not in code and ".sum(" not in code, code
     assert_derived(made.op, *CASES[made])
 
 
 def test_what_is_nothing_at_a_place_stays_a_choice() -> None:
-    assert chooses(render(one_of_two.op.derivation))
+    assert chooses(render(derivation_of(one_of_two.op)))
 
 
 @pytest.mark.parametrize("made", [rotated, merged_at_once, cross])

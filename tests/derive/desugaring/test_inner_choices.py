@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from derive import axes, exp, op, scalar, size, sqrt, sum, tanh, tensor, where
+from derive.pipeline import derivation_of
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived_at, chooses, module
@@ -228,7 +229,7 @@ def test_what_is_left_out_may_be_no_number() -> None:
 
 
 def test_the_input_is_kept() -> None:
-    assert [saved.label for saved in difference.op.derivation.saved] == ["x"]
+    assert [saved.label for saved in derivation_of(difference.op).saved] == ["x"]
 
 
 def test_the_equations_are_shown_as_they_were_written() -> None:

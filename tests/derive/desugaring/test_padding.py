@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from derive import amax, amin, axes, length, oo, op, size, sum, tanh, tensor, where
+from derive.pipeline import derivation_of
 from derive.recording.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, chooses, module
@@ -243,7 +244,7 @@ def test_a_sum_of_what_has_zeros_around_it_divided_by_its_places_is_a_mean() -> 
 
 def test_what_is_read_beside_is_read_of_the_padded_tensor() -> None:
     """One of the two is kept."""
-    assert [saved.label for saved in differences.op.derivation.saved] == ["x_padded", "r"]
+    assert [saved.label for saved in derivation_of(differences.op).saved] == ["x_padded", "r"]
 
 
 def test_the_equations_are_shown_as_they_were_written() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from derive.notation import axes, exp, log, mean, op, sum, tensor
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived, module
 
 n, j, k = axes("n j k")
@@ -72,4 +73,4 @@ def test_axes_may_come_in_any_order() -> None:
 
 
 def test_what_has_a_name_stays() -> None:
-    assert "s" in {e.name for e in named.op.derivation.named.equations}
+    assert "s" in {e.name for e in derivation_of(named.op).named.equations}

@@ -8,6 +8,7 @@ from torch.nn import functional
 from derive import amax, axes, delta, eq, exp, index, log, ne, oo, op, scalar, sigmoid, sqrt, sum, tensor, where
 from derive.desugaring.where_they_meet import computed_where_they_meet
 from derive.emit import render
+from derive.pipeline import derivation_of
 from tests.derive.live import assert_alike, assert_derived, chooses, module
 
 b, c, d, e, n = axes("b c d e n")
@@ -40,7 +41,7 @@ def _factor(r: Tensor, m: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("made", [factor, nested, by_delta])
 def test_an_exponential_is_taken_on_the_diagonal(made) -> None:
-    code = render(made.op.derivation)
+    code = render(derivation_of(made.op))
     assert "torch.exp(m.diagonal(dim1=1, dim2=2))" in code and not chooses(code), code
     assert_derived(made.op, _factor, {"r": (3, 4), "m": (3, 4, 4)})
     assert_derived(made.op, _factor, {"r": (1, 1), "m": (1, 1, 1)})
@@ -53,7 +54,7 @@ def both(f, m: tensor[d, d]):
 
 
 def test_what_holds_elsewhere_is_written_over_on_the_diagonal() -> None:
-    code = render(both.op.derivation)
+    code = render(derivation_of(both.op))
     assert "y.diagonal().copy_(torch.exp(m.diagonal()))" in code and "fill_diagonal_" not in code, code
     eye = torch.eye(4, dtype=torch.bool)
     assert_derived(both.op, lambda m: torch.where(eye, m.exp(), 2 * m**3), {"m": (4, 4)})
@@ -99,7 +100,7 @@ def _focal(z: Tensor, y: Tensor) -> Tensor:
 
 
 def test_the_value_of_a_label_is_computed_for_the_label() -> None:
-    code = render(focal.op.derivation)
+    code = render(derivation_of(focal.op))
     assert code.count("functional.softplus(z, ") == 1, code  # that of all others; the label's is of -z_y
     assert ".scatter_(1, y.unsqueeze(1), 0)" not in code and "scatter_add_" not in code, code
     y = torch.tensor([0, 2, 2])
@@ -125,7 +126,7 @@ def moved(f, m: tensor[d, d]):
 
 
 def test_a_number_more_on_the_diagonal_is_added_there() -> None:
-    assert "y.diagonal().add_(3)" in render(moved.op.derivation)
+    assert "y.diagonal().add_(3)" in render(derivation_of(moved.op))
     assert_derived(moved.op, lambda m: m.exp() + 3 * torch.eye(4, dtype=m.dtype), {"m": (4, 4)})
 
 

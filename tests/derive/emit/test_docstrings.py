@@ -7,6 +7,7 @@ import pytest
 
 from derive.catalogue import load_file
 from derive.emit import render
+from derive.pipeline import derivation_of
 
 SPEC = """from derive import *
 
@@ -35,7 +36,7 @@ DOCS = {
 def test_a_docstring_goes_out_as_it_is(doc: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SPEC.format(doc=doc), encoding="utf-8")
     (op,) = load_file(tmp_path / "mine.py")
-    source = render(op.derivation)
+    source = render(derivation_of(op))
     source.encode("utf-8")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # an escape that Python does not know

@@ -14,7 +14,7 @@ import torch
 from derive import emit
 from derive.notation import axes, exp, index, maximum, mean, minimum, op, scalar, size, sum, tanh, tensor
 from derive.package import write_package
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from tests.derive.live import assert_derived, module
 from tests.derive.specs import Spec, each_spec
 
@@ -114,7 +114,7 @@ def test_key_lines(made: object, golden: str) -> None:
 
 @each_spec()
 def test_rendering_is_formatted_and_valid(spec: Spec) -> None:
-    source = emit.render(spec.op.derivation)
+    source = emit.render(derivation_of(spec.op))
     ast.parse(source)
     assert black.format_str(source, mode=black.Mode(line_length=emit.LINE_LENGTH)) == source
     assert source.endswith("\n") and not source.endswith("\n\n")
@@ -152,7 +152,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
 @each_spec("standardise", "gather_batched", "window_stride_dilation_offset")
 def test_a_module_does_no_algebra_and_no_autograd_of_its_own(spec: Spec) -> None:
     """What is generated imports torch and its support module, and nothing of ours."""
-    tree = ast.parse(emit.render(spec.op.derivation))
+    tree = ast.parse(emit.render(derivation_of(spec.op)))
     imported = {
         name.name if isinstance(node, ast.Import) else node.module
         for node in ast.walk(tree)
@@ -278,6 +278,6 @@ def test_an_infinite_default_is_one_in_python() -> None:
         return f.y
 
     made = module(filled.op)
-    assert "low: float = -math.inf, high: float = math.inf" in emit.render(filled.op.derivation)
+    assert "low: float = -math.inf, high: float = math.inf" in emit.render(derivation_of(filled.op))
     x = torch.randn(3)
     assert torch.equal(made.filled(x), x)

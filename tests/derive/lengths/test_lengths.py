@@ -12,6 +12,7 @@ from derive.emit import render
 from derive.errors import DeriveError
 from derive.lengths.length_code import size_code
 from derive.live import build
+from derive.pipeline import derivation_of
 from derive.terms.axes import Axis, Size
 from tests.derive.live import assert_derived, module
 
@@ -222,24 +223,24 @@ def test_equals_autograd(spec, reference, args) -> None:
 
 @pytest.mark.parametrize("spec", [gated, times], ids=lambda s: s.op.name)
 def test_every_place_of_a_fixed_axis_is_stacked_and_nothing_filled_first(spec) -> None:
-    code = render(spec.op.derivation)
+    code = render(derivation_of(spec.op))
     assert ("stacked_last(" in code or "torch.stack(" in code) and "new_zeros" not in code
 
 
 def test_what_is_read_by_one_part_of_an_axis_is_repeated() -> None:
-    code = render(repeated_and_filtered.op.derivation)
+    code = render(derivation_of(repeated_and_filtered.op))
     assert "up = x.repeat_interleave(2, 1)" in code and "arange" not in code, code
 
 
 def test_one_place_inside_a_merge_is_a_slice() -> None:
-    code = render(with_midpoints.op.derivation)
+    code = render(derivation_of(with_midpoints.op))
     assert "dy[:, 2::2]" in code, code
     assert "arange" not in code, code
 
 
 @pytest.mark.parametrize("spec", [pixel_shuffle, pooled], ids=lambda s: s.op.name)
 def test_what_is_taken_apart_is_merged_by_views(spec) -> None:
-    assert "arange" not in render(spec.op.derivation)
+    assert "arange" not in render(derivation_of(spec.op))
 
 
 @op
@@ -316,7 +317,7 @@ def without_its_diagonal(f, s: tensor[n, n], w: tensor[n, m]):
 
 def test_a_delta_of_axes_that_agree_is_a_diagonal_of_the_gradient() -> None:
     """`s` is square and is read by m, so that m is as long as n."""
-    code = render(without_its_diagonal.op.derivation)
+    code = render(derivation_of(without_its_diagonal.op))
     assert "ds.diagonal()" in code or "dy.diagonal()" in code, code
 
 
@@ -471,7 +472,7 @@ def block_of_blocks(f, x: tensor[n, t], z: tensor[i, j, k]):
 
 
 def test_a_place_counted_in_blocks_is_a_merge() -> None:
-    assert "x.unflatten(1, (i, j, k))" in render(block_of_blocks.op.derivation)
+    assert "x.unflatten(1, (i, j, k))" in render(derivation_of(block_of_blocks.op))
     x, z = R(3, 24), R(2, 3, 4)
     torch.testing.assert_close(build(block_of_blocks)(x, z), (x.unflatten(1, (2, 3, 4)) * z).sum(3))
     with pytest.raises(DeriveError, match="is not axis arithmetic"):

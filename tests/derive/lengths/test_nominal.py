@@ -5,7 +5,7 @@ from sympy import tanh
 from derive.catalogue import find
 from derive.lengths.nominal import FEW, lengths_of, nominal
 from derive.notation import axes, concat, constant, eq, length, op, size, sum, tensor, where
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 
@@ -19,7 +19,7 @@ def test_what_inputs_carry_is_alike_and_the_rest_follows() -> None:
 
 
 def test_a_merged_length_that_is_given_stays_and_its_parts_follow() -> None:
-    lengths = lengths_of(find("groupnorm").derivation.named, 64, given={"c": 128, "g": 8})
+    lengths = lengths_of(derivation_of(find("groupnorm")).named, 64, given={"c": 128, "g": 8})
     assert (lengths["c"], lengths["g"], lengths["k"]) == (128, 8, 16)
 
 
@@ -69,7 +69,7 @@ def test_what_is_read_at_offsets_is_as_long_as_these_need() -> None:
     lengths = nominal(gates_at_offsets.op).lengths
     assert (lengths["d"], lengths["w"]) == (32, 3 * 32)
     assert lengths_of(gates_at_offsets.op, given={"w": 40})["w"] == 40
-    assert set(gates_at_offsets.op.derivation.kept) == {"r", "y"}
+    assert set(derivation_of(gates_at_offsets.op).kept) == {"r", "y"}
 
 
 @op

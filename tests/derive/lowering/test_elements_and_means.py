@@ -8,6 +8,7 @@ from torch import Tensor
 
 from derive import amax, axes, exp, op, sum, tensor
 from derive.emit import render
+from derive.pipeline import derivation_of
 from derive.recording.spec import OpCall
 from tests.derive.live import module
 
@@ -56,11 +57,11 @@ def test_a_number_is_not_lost_beside_large_elements(spec: OpCall, far: float) ->
 
 
 def test_a_number_comes_after_what_may_cancel() -> None:
-    assert "s_plus_y_over_tau + 1" in render(nearest.op.derivation)
-    assert "z + 1" not in render(largest.op.derivation)
+    assert "s_plus_y_over_tau + 1" in render(derivation_of(nearest.op))
+    assert "z + 1" not in render(derivation_of(largest.op))
 
 
 def test_a_sum_of_elements_takes_in_that_of_their_means() -> None:
     """Apart, each of the two is as large as the square of the scores."""
-    (line,) = (str(s) for s in nearest.op.derivation.backward.statements if s.name == "dtau")
+    (line,) = (str(s) for s in derivation_of(nearest.op).backward.statements if s.name == "dtau")
     assert line.startswith("dtau[] = sum(") and line.count("sum(") == 1, line

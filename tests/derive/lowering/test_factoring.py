@@ -2,6 +2,7 @@
 
 from derive import axes, mean, op, sqrt, sum, tensor
 from derive.equations import Op
+from derive.pipeline import derivation_of
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 
@@ -25,7 +26,7 @@ def rows_to_scale(f, v: tensor[k, d]):
 
 
 def _value(made: Op, name: str) -> str:
-    return next(str(s.value) for s in made.derivation.backward.statements if s.name == name)
+    return next(str(s.value) for s in derivation_of(made).backward.statements if s.name == name)
 
 
 def test_a_small_common_factor_joins_the_small_factors_of_the_terms() -> None:
@@ -49,7 +50,7 @@ def groups_of_channels(f, x: tensor[n, k, c, s], g: tensor[k, c], b: tensor[k, c
 
 
 def test_a_gain_meets_sums_over_places_and_nothing_waits_for_a_large_tensor() -> None:
-    lines = [str(s) for s in groups_of_channels.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(groups_of_channels.op).backward.statements]
     large = [line.partition(" = ")[0] for line in lines if line.partition(" = ")[0].endswith("[n, k, c, s]")]
     assert large == ["dx[n, k, c, s]"], lines
     assert _summed_over_places(lines) == ["sum_dy_x_minus_m", "sum_dy"], lines

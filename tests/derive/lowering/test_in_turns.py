@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, index, op, tensor
+from derive.pipeline import derivation_of
 from derive.recording.spec import OpCall
 from tests.derive.live import module
 
@@ -64,5 +65,5 @@ def test_a_difference_of_one_tensor_comes_before_what_is_added_to_it() -> None:
     g = torch.rand(50, generator=torch.Generator().manual_seed(0))
     truth = c.double()[:, None] - c.double() + g.double()
     assert float((module(decayed.op).decayed(c, g) - truth).abs().max()) <= 1e-4
-    forward = str(translated.op.derivation.forward)  # type: ignore[attr-defined]
+    forward = str(derivation_of(translated.op).forward)  # type: ignore[attr-defined]
     assert "y[h, t] = e[head[h], t] + r[head[h], t] - e[tail[h], t]" in forward

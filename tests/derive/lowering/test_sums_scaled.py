@@ -4,6 +4,7 @@ import pytest
 
 from derive import axes, mean, op, scalar, size, sum, tensor
 from derive.equations import Op
+from derive.pipeline import derivation_of
 
 n, m = axes("n m")
 
@@ -57,4 +58,4 @@ def minus(f, x: tensor[n]):
     ids=lambda known: known.name if isinstance(known, Op) else "",
 )
 def test_one_over_a_number_divides(op: Op, value: str) -> None:
-    assert str(op.derivation.forward.statements[-1].value) == value
+    assert str(derivation_of(op).forward.statements[-1].value) == value

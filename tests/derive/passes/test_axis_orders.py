@@ -7,6 +7,7 @@ import torch
 
 from derive.notation import axes, constant, index, length, mean, op, sum, tanh, tensor
 from derive.passes.axis_orders import in_order
+from derive.pipeline import derivation_of
 from derive.program import Assign, Call, Num, Program, Read, Reduce, Window
 from tests.derive.against_loops import code_of, compare
 from tests.derive.live import module
@@ -107,7 +108,7 @@ def correlated(f, a: tensor[n, d, i, j], b: tensor[n, d, k, o], height: length(u
 
 
 def test_what_is_summed_over_taps_has_its_axes_as_the_windows_have_them() -> None:
-    statements = correlated.op.derivation.backward.statements
+    statements = derivation_of(correlated.op).backward.statements
     summed = next(s for s in statements if s.name == "sum_dy_b")
     assert summed.axes == ("n", "d", "i", "j"), str(summed)
     compare(correlated.op, {"n": 2, "d": 4, "i": 5, "j": 2, "k": 7, "o": 4, "u": 3, "v": 3})

@@ -31,6 +31,7 @@ from derive.emit import render
 from derive.live import build
 from derive.passes.sides import on_each_side
 from derive.passes.steps import clamped
+from derive.pipeline import derivation_of
 from derive.program import Call, Num, Read
 from derive.verify.verify import verify, verify_kernels
 from tests.derive.live import chooses, module
@@ -213,15 +214,15 @@ def test_multiples_of_one_tensor_are_told_by_its_sign():
 @pytest.mark.parametrize(("spec", "chosen"), [(hinge, False), (clipped, False), (root, True), (entropy, True)])
 def test_what_stays_a_choice(spec, chosen):
     """`dy / (2 * sqrt(h))` and `log(p)` are infinite where they are left out."""
-    assert chooses(render(spec.op.derivation)) is chosen
+    assert chooses(render(derivation_of(spec.op))) is chosen
 
 
 def test_a_choice_of_what_is_compared_is_an_extremum():
-    assert "r.clamp(max=t)" in render(huber.op.derivation)
+    assert "r.clamp(max=t)" in render(derivation_of(huber.op))
 
 
 def backward(spec) -> list[str]:
-    return [str(s) for s in spec.op.derivation.backward.statements]
+    return [str(s) for s in derivation_of(spec.op).backward.statements]
 
 
 def test_both_ends_of_a_clamp_ask_the_same_tensor():
@@ -253,23 +254,23 @@ def rectified_twice(f, x: tensor[n, d], W: tensor[d, k]):
 
 
 def test_what_a_threshold_passes_on_is_one_call():
-    assert "dx = torch.ops.aten.threshold_backward(dh, h, 0)" in render(rectified_twice.op.derivation)
+    assert "dx = torch.ops.aten.threshold_backward(dh, h, 0)" in render(derivation_of(rectified_twice.op))
 
 
 def test_no_mask_where_the_gradient_vanishes_itself():
     """3 * h**2 * dy is 0 where h is."""
-    backward = render(layers.op.derivation).partition("_backward(")[2]
+    backward = render(derivation_of(layers.op)).partition("_backward(")[2]
     assert "sign" not in backward
     assert "where" not in backward
 
 
 def test_no_choice_where_what_is_chosen_is_zero_beside_it():
-    source = render(squares_kept.op.derivation).partition("def squares_kept_backward")[2]
+    source = render(derivation_of(squares_kept.op)).partition("def squares_kept_backward")[2]
     assert "torch.relu(x)" in source and "x > 0" not in source, source
 
 
 def test_a_function_under_a_condition_is_what_it_is_on_that_side():
-    source = render(over_its_root.op.derivation).partition("def over_its_root_backward")[2].partition("class")[0]
+    source = render(derivation_of(over_its_root.op)).partition("def over_its_root_backward")[2].partition("class")[0]
     assert "where_by_bits(x > 0, " in source and "relu" not in source and "abs" not in source, source
 
 
@@ -287,7 +288,7 @@ def hats(f, x: tensor[n, d], w: tensor[n, d, k]):
 
 
 def test_what_is_counted_is_finite():
-    text = render(hats.op.derivation)
+    text = render(derivation_of(hats.op))
     assert not chooses(text)
     x = torch.tensor([[0.0, 1.0, 0.5, 7.0]], dtype=torch.float64, requires_grad=True)
     w = torch.rand(1, 4, 3, dtype=torch.float64, requires_grad=True)
@@ -300,7 +301,7 @@ def test_what_is_counted_is_finite():
 
 @pytest.mark.parametrize("made", [clipped_by_rows, clipped_by_counts])
 def test_what_a_count_of_one_at_least_divides_is_finite(made):
-    assert not chooses(render(made.op.derivation))
+    assert not chooses(render(derivation_of(made.op)))
 
 
 @op
@@ -311,7 +312,7 @@ def largest_of_neighbours(f, x: tensor[n, d, k]):
 
 def test_what_a_maximum_shares_out_is_finite():
     """Of elements as large as their maximum there is one at least, so that none is chosen."""
-    assert not chooses(render(largest_of_neighbours.op.derivation))
+    assert not chooses(render(derivation_of(largest_of_neighbours.op)))
     x = torch.randint(-2, 3, (5, 4, 3), generator=torch.Generator().manual_seed(0)).double().requires_grad_()
     y, saved = module(largest_of_neighbours.op).largest_of_neighbours_forward(x.detach())
     dy = torch.randn_like(y)
@@ -329,7 +330,7 @@ def bounded_integral(f, x: tensor[n, d], gain: tensor[()], cap: scalar = 2.0):
 
 
 def test_a_clamp_of_a_sum_up_to_a_place_is_not_chosen():
-    assert not chooses(render(bounded_integral.op.derivation))
+    assert not chooses(render(derivation_of(bounded_integral.op)))
     x, gain = torch.randn(3, 5, dtype=torch.float64, requires_grad=True), torch.tensor(1.5, requires_grad=True).double()
     y = torch.nn.functional.pad(x.cumsum(1), (1, 0)).mul(gain).clamp(-2, 2)
     dy = torch.randn_like(y)
@@ -389,7 +390,7 @@ def test_a_clamp_may_be_spelled_with_its_ends_first() -> None:
         f.y[n, d] = w[n, d] * minimum(1, maximum(0, 3 * x[n, d] - 1))
         return f.y
 
-    first, last = (render(o.op.derivation) for o in (gated, ends_last))
+    first, last = (render(derivation_of(o.op)) for o in (gated, ends_last))
     assert first == last and not chooses(first)
 
 
@@ -551,7 +552,7 @@ def apart(f, x: tensor[n, d], y: tensor[n, d]):
 
 def test_the_larger_of_a_difference_either_way_round_passes_on_a_sign() -> None:
     """Nothing at a tie, without a cotangent less itself."""
-    lines = [str(s) for s in apart.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(apart.op).backward.statements]
     assert not any("dd[n, d] - dd" in line or "dd[n, d] + dd" in line for line in lines), lines
     assert lines[0].endswith("sign(x[n, d] - y[n, d])") and lines[-1] == "dy[n, d] = -dx[n, d]", lines
     x, y, cotangent = (torch.randn(5, 7, dtype=torch.float64) for _ in range(3))
@@ -673,12 +674,12 @@ def over_what_may_be_zero(f, x: tensor[n, d]):
 
 @pytest.mark.parametrize("made", [weighed_by_features, over_its_sum, over_a_root])
 def test_what_is_divided_by_a_sum_with_a_floor_is_finite(made) -> None:
-    assert not chooses(render(made.op.derivation))
+    assert not chooses(render(derivation_of(made.op)))
     assert verify(made.op).right
 
 
 def test_a_tiny_floor_is_none() -> None:
-    assert "torch.ops.aten.threshold_backward((dy - sum_dy_y)" in render(over_what_may_be_zero.op.derivation)
+    assert "torch.ops.aten.threshold_backward((dy - sum_dy_y)" in render(derivation_of(over_what_may_be_zero.op))
 
 
 @op
@@ -696,7 +697,7 @@ def smooth_outside(f, e: tensor[n, d]):
 @pytest.mark.parametrize(("made", "by"), [(smooth_absolute, [0.75]), (smooth_absolute, [-0.75]), (smooth_outside, [])])
 def test_a_slope_between_its_signs_is_clamped(made, by):
     """Over a number, and where two conditions say of a magnitude that it is small."""
-    assert not chooses(render(made.op.derivation)), render(made.op.derivation)
+    assert not chooses(render(derivation_of(made.op))), render(derivation_of(made.op))
     e = torch.tensor([[-torch.inf, -3.0, -0.75, -1e-9], [0.0, 0.3, 1.5, torch.inf]], dtype=torch.float64)
     k = by[0] if by else 2.0
     _, saved = getattr(module(made.op), f"{made.op.name}_forward")(e, *by)

@@ -9,7 +9,7 @@ from torch import Tensor
 from derive import axes, constant, mean, op, size, sqrt, sum, tanh, tensor
 from derive.emit import render
 from derive.equations import Op
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.program import Assign
 from tests.derive.live import assert_derived
 
@@ -265,7 +265,7 @@ def channel_by_channel(f, x: tensor[b, d, i], w: tensor[o, d, e], c: tensor[o]):
 def test_a_sum_of_what_windows_read_is_one_sum() -> None:
     """It is one convolution, without the tensor that lies between."""
     for made, calls in ((filter_by_filter, "conv1d(x, w)"), (channel_by_channel, "conv1d(x, w, c, stride=2)")):
-        forward = render(made.op.derivation).partition("_forward(")[2].partition("def ")[0]
+        forward = render(derivation_of(made.op)).partition("_forward(")[2].partition("def ")[0]
         assert calls in forward, forward
         assert "sum(" not in "".join(line.partition("#")[0] for line in forward.splitlines()), forward
     shapes = {"x": (2, 3, 9), "w": (4, 3, 2)}

@@ -23,6 +23,7 @@ from derive.notation import (
     where,
 )
 from derive.passes.one_choice import one_choice
+from derive.pipeline import derivation_of
 from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
@@ -111,7 +112,7 @@ def bounded(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
 
 
 def test_each_side_of_a_preference_is_computed_in_one_choice() -> None:
-    d = preferences.op.derivation
+    d = derivation_of(preferences.op)
     lines = [str(s) for s in (*d.forward.statements, *d.backward.statements)]
     assert [line.count("where(") for line in lines if "where(" in line] == [1, 1]
     x, t = torch.randn(13).double().requires_grad_(), torch.rand(13).double()
@@ -122,7 +123,7 @@ def test_each_side_of_a_preference_is_computed_in_one_choice() -> None:
 
 
 def test_half_at_a_tie_takes_one_choice() -> None:
-    code = render(bounded_cosine.op.derivation).split("_backward(")[1]
+    code = render(derivation_of(bounded_cosine.op)).split("_backward(")[1]
     assert code.count("torch.where(") + code.count("where_by_bits(") == 2, code
     x = torch.tensor([[3.0, 4.0], [0.75, 1.0], [1.0, 1.0]]).double().requires_grad_()
     w = torch.tensor([[0.375, 0.0], [1.5, 0.0], [1.0, 0.5]]).double().requires_grad_()
@@ -197,7 +198,7 @@ def largest_of_three(f, x: tensor[n, d], z: tensor[n, d], w: tensor[n, d]):
 
 def test_what_is_asked_elsewhere_as_well_is_asked_alike() -> None:
     """Under `x > z` the larger of both is `x`, but `dw` asks for the larger of both in any case."""
-    lines = [str(s) for s in largest_of_three.op.derivation.backward.statements]
+    lines = [str(s) for s in derivation_of(largest_of_three.op).backward.statements]
     assert not any("x[n, d] - w[n, d]" in line for line in lines), lines
     one, other = Call("maximum", (X, U)), Call("gt", (Call("maximum", (X, U)), A))
     inside = chosen(chosen(B, ZERO, other), ZERO, ABOVE)

@@ -12,6 +12,7 @@ from derive.live import build
 from derive.nodes.arithmetic import ZERO
 from derive.nodes.soundness import check
 from derive.passes.own_pairs import without_what_cancels
+from derive.pipeline import derivation_of
 from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce
 from derive.verify.verify import Verification, verify, verify_kernels
 from tests.derive.against_loops import code_of
@@ -98,7 +99,7 @@ def test_one_point_feels_nothing() -> None:
 
 def test_a_weight_that_is_given_is_multiplied_as_it_is() -> None:
     assert "inv_of_others" in code_of(pulled.op) and code_of(pulled.op).count("inv.clone()") == 1
-    made = along_edges.op.derivation.backward
+    made = derivation_of(along_edges.op).backward
     assert "!=" not in str(made), made
 
 

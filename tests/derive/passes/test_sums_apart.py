@@ -8,7 +8,7 @@ from derive import axes, cos, mean, op, scalar, sin, size, sqrt, sum, tanh, tens
 from derive.equations import Op
 from derive.nodes.products import is_matrix_product
 from derive.nodes.walking import walk
-from derive.pipeline import derive_op
+from derive.pipeline import derivation_of, derive_op
 from derive.program import Reduce
 from tests.derive.live import assert_derived
 
@@ -165,7 +165,7 @@ def test_every_term_is_a_product_of_its_own(made: Op, count: int) -> None:
 
 
 def test_what_a_mean_has_at_every_place_is_not_divided_again() -> None:
-    (y,) = averaged_beside.op.derivation.forward.statements  # type: ignore[attr-defined]
+    (y,) = derivation_of(averaged_beside.op).forward.statements  # type: ignore[attr-defined]
     assert str(y) == "y[n, m] = cos(b[m, 0]) * c[n] - sum(a[m, d] * u[n, d], over=d) / size(d)"
 
 
@@ -205,7 +205,7 @@ def projected_pairs(f, x: tensor[n, d], y: tensor[m, d], w: tensor[d, k]):
 
 def test_what_one_factor_alone_has_is_summed_first() -> None:
     """Also of a tensor that no operand is as large as: the product would read all of it too."""
-    backward = str(projected_pairs.op.derivation.backward)  # type: ignore[attr-defined]
+    backward = str(derivation_of(projected_pairs.op).backward)  # type: ignore[attr-defined]
     assert "sum(dz[n, m, k], over=m)" in backward and "sum(dz[n, m, k], over=n)" in backward, backward
     shapes = {"x": (4, 3), "y": (5, 3), "w": (3, 2)}
     assert_derived(projected_pairs.op, lambda x, y, w: ((x[:, None] - y) @ w).square().sum(2), shapes)

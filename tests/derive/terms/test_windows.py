@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from derive.emit import render
 from derive.notation import amax, axes, concat, length, mean, oo, op, size, sqrt, sum, tanh, tensor
+from derive.pipeline import derivation_of
 from tests.derive.against_loops import code_of, compare, named
 from tests.derive.live import assert_alike, module
 
@@ -430,7 +431,7 @@ def test_a_gradient_that_is_added_to_has_its_own_order_of_axes() -> None:
 
 def test_places_in_a_window_are_added_as_slices() -> None:
     """Rows of a few elements are slow to add up: the places stand in front."""
-    code = render(kernels_by_place.op.derivation)
+    code = render(derivation_of(kernels_by_place.op))
     assert "a.permute(3, 4, 0, 1, 2).contiguous()" in code and "y.addcmul_(a_by_" in code
 
 
