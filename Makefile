@@ -30,6 +30,7 @@ sanitize: $(STAMP) ## run the corpus's kernels under the sanitizers of GCC (OPS=
 check: $(STAMP) ## lint, check the types, and check that generated/ is what the specs say
 	@$(BIN)/python -m ruff check
 	@$(BIN)/python -m mypy
+	@$(BIN)/lint-imports
 	@$(BIN)/derive generate --check
 	@$(BIN)/derive table --against docs/hand_derived.py --out docs/backward-table.md --check
 

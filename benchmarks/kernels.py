@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from derive.equations import Op
+from derive.ir.equations import Op
 
 Pair = tuple[Callable[..., Any], Callable[..., Any]]
 """A forward and its backward."""

@@ -16,13 +16,13 @@ from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.native import NATIVE
 from benchmarks.rows import Row
 from benchmarks.ways import AUTOGRAD, Way, Whole, agree, forms, ways
-from derive.autograd.saved import example_sizes
-from derive.devices import CPU, waiting
+from derive.collapse.autograd.saved import example_sizes
 from derive.emit import render
-from derive.equations import Op
+from derive.emit.devices import CPU, waiting
+from derive.ir.equations import Op
 from derive.pipeline import derivation_of, derive_op
-from derive.reports.cost_report import least_bytes, multiply_adds
-from derive.reports.rates import measured
+from derive.show.cost_report import least_bytes, multiply_adds
+from derive.show.rates import measured
 
 
 @dataclass(frozen=True)

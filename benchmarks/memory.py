@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from derive.devices import CPU
+from derive.emit.devices import CPU
 
 
 def peak_bytes(way: Callable[[], object], device: torch.device = CPU) -> int:

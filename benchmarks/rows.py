@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derive.algebra import is_contraction
-from derive.devices import CPU
-from derive.equations import Op
+from derive.emit.devices import CPU
 from derive.errors import DeriveError
-from derive.lengths import nominal
-from derive.nodes.products import is_matrix_product, product_factors
-from derive.nodes.walking import children, walk
-from derive.passes.order import forward_program
-from derive.program import Call, Node, Read, Reduce
-from derive.terms.axes import Axis
+from derive.facts.lengths import nominal
+from derive.ir.algebra import is_contraction
+from derive.ir.equations import Op
+from derive.ir.nodes.products import is_matrix_product, product_factors
+from derive.ir.nodes.walking import children, walk
+from derive.ir.program import Call, Node, Read, Reduce
+from derive.ir.terms.axes import Axis
+from derive.schedule.order import forward_program
 from derive.verify.lengths import fitting
 from derive.verify.reference import all_sizes
 from derive.verify.situations import apart, domains_of

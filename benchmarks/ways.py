@@ -20,10 +20,10 @@ from benchmarks.jax_forms import jax, jitted
 from benchmarks.kernels import NativePackage, Pair
 from benchmarks.native import NATIVE
 from benchmarks.rows import Row
-from derive.devices import CPU
+from derive.emit.devices import CPU
 from derive.emit.live import Live
-from derive.equations import Op
-from derive.live import build
+from derive.ir.equations import Op
+from derive.output.live import build
 from derive.verify.subjects import cotangent_of
 
 Result = tuple[tuple[Any, ...], tuple[Any, ...]]

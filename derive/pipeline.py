@@ -10,39 +10,39 @@ from functools import cached_property, lru_cache
 
 from sympy import Function, Pow
 
-from derive.adjoint import Stepwise, stepwise
-from derive.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forward
+from derive.adjoint.chain_rule import Stepwise, stepwise
 from derive.collapse.at_gathers import at_gathers
+from derive.collapse.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forward
+from derive.collapse.conditions import with_conditions, with_dear, with_elements, with_functions
 from derive.collapse.extrema import name_extrema
 from derive.collapse.inner_sums import name_inner_sums
+from derive.collapse.local_derivatives import Handing, by_local_derivatives
 from derive.collapse.logarithms import logarithms_apart, without_logarithms
 from derive.collapse.poles import with_poles_inside
 from derive.collapse.quotients import name_quotients
+from derive.collapse.saving import POLICIES, Policy, with_kept
 from derive.collapse.search import Closed, search
 from derive.collapse.stretches import Told, silent
+from derive.collapse.sums_made_twice import with_sums_made_twice
+from derive.collapse.typeset import adjoint_names, definition_latex, displayed, equation_latex
 from derive.collapse.vocabulary import name_functions, name_sums
-from derive.conditions import with_conditions, with_dear, with_elements, with_functions
-from derive.costs.cost import is_dear, work
-from derive.desugaring.guards import unguarded
-from derive.desugaring.order import said_in_full
-from derive.desugaring.selections import selected
-from derive.display import display
-from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.lengths.nominal import NOMINAL, nominal
-from derive.local_derivatives import Handing, by_local_derivatives
-from derive.lowering.definitions import Definition
-from derive.lowering.lower import node
-from derive.nodes.arithmetic import ZERO
-from derive.nodes.substituting import put
-from derive.passes.merged_axes import over_parts
-from derive.passes.order import forward_program, passed_backward
-from derive.program import Assign, Call, Program, Read
-from derive.recording.checks import check_inputs
-from derive.saving import POLICIES, Policy, with_kept
-from derive.sums_made_twice import with_sums_made_twice
-from derive.terms.elements import tensor_names
-from derive.typeset import adjoint_names, definition_latex, displayed, equation_latex
+from derive.facts.costs.cost import is_dear, work
+from derive.facts.lengths.nominal import NOMINAL, nominal
+from derive.ir.display import display
+from derive.ir.equations import Equation, Op
+from derive.ir.lowering.lower import node
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.substituting import put
+from derive.ir.program import Assign, Call, Program, Read
+from derive.ir.terms.elements import tensor_names
+from derive.notation.checks import check_inputs
+from derive.rules.index.guards import unguarded
+from derive.rules.index.selections import selected
+from derive.rules.order import said_in_full
+from derive.schedule.definitions import Definition
+from derive.schedule.merged_axes import over_parts
+from derive.schedule.order import forward_program, passed_backward
 
 
 @dataclass(frozen=True)

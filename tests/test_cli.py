@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from derive.catalogue import catalogue, find
-from derive.package import HEADER, write_package
+from derive.notation.catalogue import catalogue, find
+from derive.output.package import HEADER, write_package
 from tests.shell import derive, files
 
 SPEC = '''

@@ -7,13 +7,13 @@ import torch
 from rich.console import Console
 
 from derive import axes, eq, index, op, sum, tensor, where
-from derive.catalogue import find
 from derive.errors import DeriveError
+from derive.notation.catalogue import find
 from derive.pipeline import derivation_of, derive_op
-from derive.reports import cost_report as module
-from derive.reports.cost_report import cost_report, least_bytes
-from derive.reports.cost_tables import cost_tables, shown
-from derive.reports.rates import Rates, _products
+from derive.show import cost_report as module
+from derive.show.cost_report import cost_report, least_bytes
+from derive.show.cost_tables import cost_tables, shown
+from derive.show.rates import Rates, _products
 
 n, k, d = axes("n k d")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from derive.catalogue import catalogue, find, load_file
 from derive.emit.module import CALLED
 from derive.errors import DeriveError
-from derive.live import build
-from derive.package import write_package
-from derive.recording.annotations import RESERVED
+from derive.notation.annotations import RESERVED
+from derive.notation.catalogue import catalogue, find, load_file
+from derive.output.live import build
+from derive.output.package import write_package
 from tests.mistakes_in_specs import MISTAKES
 
 HEAD = '''from derive import *
@@ -296,7 +296,7 @@ def test_an_op_that_fails_half_way_leaves_nothing(tmp_path: Path, monkeypatch: p
     def fail(derivation, *more) -> str:
         raise DeriveError("it cannot be", op=derivation.op.name)
 
-    monkeypatch.setattr("derive.package.rendered", fail)
+    monkeypatch.setattr("derive.output.package.rendered", fail)
     assert refusal(tmp_path / "new") == "op tanh: it cannot be"
     assert list(tmp_path.iterdir()) == []
 

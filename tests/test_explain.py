@@ -6,16 +6,22 @@ import torch
 from rich.console import Console
 from sympy import sqrt
 
-from derive.autograd.saved import elements_formula, example_sizes, saved_by_autograd, saved_by_forward, total_bytes
-from derive.catalogue import find, load_file
+from derive.collapse.autograd.saved import (
+    elements_formula,
+    example_sizes,
+    saved_by_autograd,
+    saved_by_forward,
+    total_bytes,
+)
 from derive.emit import render
 from derive.errors import DeriveError
-from derive.explaining.document import document
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Scalar, Tensor
+from derive.notation.catalogue import find, load_file
 from derive.pipeline import derivation_of
-from derive.reports.explain import STAGES, explain, text
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Where
-from derive.terms.elements import At, Scalar, Tensor
+from derive.show.document import document
+from derive.show.explain import STAGES, explain, text
 
 
 def printed(name: str, show: str | None = None, width: int = 200, **sizes: int) -> str:

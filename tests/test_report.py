@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from derive.autograd.kernels import kernels_of_autograd
-from derive.catalogue import catalogue, find, load_file
 from derive.cli import main
-from derive.equations import Op
+from derive.collapse.autograd.kernels import kernels_of_autograd
 from derive.errors import DeriveError
+from derive.ir.equations import Op
+from derive.notation.catalogue import catalogue, find, load_file
 from derive.pipeline import derivation_of
-from derive.reports.explain import explain
-from derive.reports.report import BETWEEN, Comparison, compare, table, write_table
+from derive.show.explain import explain
+from derive.show.report import BETWEEN, Comparison, compare, table, write_table
 from tests.derive import evaluate
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,18 +21,7 @@ from pylatexenc.latexwalker import (
 from sympy import Integer, Rational, Symbol, latex, sqrt
 from sympy.core.alphabets import greeks
 
-from derive.algebra import normal
-from derive.catalogue import catalogue, find, load_file
-from derive.explaining.document import document, escaped
-from derive.explaining.words import text
-from derive.lowering.reading import factored
-from derive.pipeline import derivation_of, derive_op
-from derive.program import Num
-from derive.terms.axes import Axis
-from derive.terms.choices import Where
-from derive.terms.elements import At, Scalar, Tensor
-from derive.terms.reductions import Reduce, Sigma
-from derive.typeset import (
+from derive.collapse.typeset import (
     Printer,
     adjoint_latex,
     adjoint_names,
@@ -44,6 +33,17 @@ from derive.typeset import (
     relation_latex,
     step_rows,
 )
+from derive.ir.algebra import normal
+from derive.ir.lowering.reading import factored
+from derive.ir.program import Num
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Scalar, Tensor
+from derive.ir.terms.reductions import Reduce, Sigma
+from derive.ir.words import text
+from derive.notation.catalogue import catalogue, find, load_file
+from derive.pipeline import derivation_of, derive_op
+from derive.show.document import document, escaped
 
 OPS = [op.name for op in catalogue()]
 SPECS = Path(__file__).parent / "specs_to_typeset.py"

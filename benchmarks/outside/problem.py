@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 
 SUITES = ("kernelbench_1", "kernelbench_2", "robust_kbench", "liger")
 """Modules of this package that hold problems; one that is not written yet has none."""

@@ -13,7 +13,7 @@ from benchmarks.kernels import native_package
 from benchmarks.outside.problem import HERE, Problem
 from benchmarks.outside.trial import arguments, forward_of, op_of, row_of, wanted
 from benchmarks.ways import AUTOGRAD, Result, Way, agree
-from derive.live import build
+from derive.output.live import build
 
 FEWEST = 5
 

@@ -16,10 +16,10 @@ from benchmarks.memory import distinct_bytes, saved_by_tape
 from benchmarks.outside.problem import Problem
 from benchmarks.rows import Row, row
 from derive.emit.live import Live
-from derive.equations import Op
-from derive.live import build
-from derive.reports.report import compare
-from derive.running import FailedError, Someones
+from derive.ir.equations import Op
+from derive.notation.running import FailedError, Someones
+from derive.output.live import build
+from derive.show.report import compare
 from derive.verify.cases import Call, Case, autograd, scale, world_of, worst
 from derive.verify.leading import unflat
 from derive.verify.reference import execute

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from derive.backends.turned import backwards, from_the_end
 from derive.backends.values import is_pack
-from derive.nodes.arithmetic import ZERO, multiplied
-from derive.nodes.products import product_factors
-from derive.nodes.walking import axes_along, node_axes
-from derive.program import Index, Node, Read, Reduce, Window
+from derive.ir.nodes.arithmetic import ZERO, multiplied
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import axes_along, node_axes
+from derive.ir.program import Index, Node, Read, Reduce, Window
 
 _MOST = 3  # dimensions of an image that torch convolves over
 

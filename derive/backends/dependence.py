@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from derive.nodes.walking import children
+from derive.ir.nodes.walking import children
+from derive.ir.program import CONDITIONS, Call, Index, Node, Read, Scatter, Statement
 from derive.pipeline import Derivation
-from derive.program import CONDITIONS, Call, Index, Node, Read, Scatter, Statement
 
 FLAT = CONDITIONS | {"sign"}
 """Functions that are constant nearly everywhere."""

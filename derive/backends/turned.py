@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from sympy import Expr, expand
 
-from derive.lowering.lower import node as lowered
-from derive.lowering.raising import raised
-from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.soundness import check
-from derive.nodes.walking import index_axes, node_axes, rebuilt, walk
-from derive.program import (
+from derive.ir.lowering.lower import node as lowered
+from derive.ir.lowering.raising import raised
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.walking import index_axes, node_axes, rebuilt, walk
+from derive.ir.program import (
     AxisValue,
     Call,
     Index,
@@ -28,7 +28,7 @@ from derive.program import (
     Window,
     base,
 )
-from derive.terms.axes import Axis, Size
+from derive.ir.terms.axes import Axis, Size
 
 Length = Callable[[str], Expr]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from derive.backends.subscripts import subscripted
-from derive.program import base
+from derive.ir.program import base
 
 Dim = str | None  # an axis, or None for a dimension of length 1
 Dims = tuple[Dim, ...]

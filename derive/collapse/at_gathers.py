@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from sympy import Expr
 
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Concat, Placed
-from derive.terms.elements import At, Delta, Tensor, at_index, reads_of
-from derive.terms.indices import Merge
-from derive.terms.names import free_name
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Concat, Placed
+from derive.ir.terms.elements import At, Delta, Tensor, at_index, reads_of
+from derive.ir.terms.indices import Merge
+from derive.ir.terms.names import free_name
 
 
 def at_gathers(op: Op) -> Op:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Mul, S
 
-from derive.algebra import normal, opened, sigma
-from derive.lowering.definitions import Definition
-from derive.lowering.schedule import stem_of_sum
-from derive.terms.elements import At, Scalar, Tensor, at_index, tensor_names
-from derive.terms.names import free_name
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal, opened, sigma
+from derive.ir.terms.elements import At, Scalar, Tensor, at_index, tensor_names
+from derive.ir.terms.names import free_name
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.backward import stem_of_sum
+from derive.schedule.definitions import Definition
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from functools import lru_cache
 
 from sympy import Add, Expr, Mul, Pow, S
 
-from derive.adjoint import Adjoint, Stepwise
-from derive.algebra import is_contraction, normal, substitute
+from derive.adjoint.chain_rule import Adjoint, Stepwise
 from derive.collapse.drawn_out import drawn_out
 from derive.collapse.emptied import Total
 from derive.collapse.inversions import Inversion
@@ -26,11 +25,12 @@ from derive.collapse.relations import Relations, use_relations
 from derive.collapse.sides_taken import Extrema, use_sides
 from derive.collapse.supports import Support, reason_of, without_masks
 from derive.collapse.wholes import Wholes, use_wholes
-from derive.lowering.definitions import Definition
-from derive.terms.axes import Axis, free_axes
-from derive.terms.elements import At, Delta, Scalar, tensor_names
-from derive.terms.products import factors_of, without
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import is_contraction, normal, substitute
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
+from derive.ir.terms.products import factors_of, without
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.definitions import Definition
 
 
 @dataclass(frozen=True)

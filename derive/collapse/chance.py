@@ -19,14 +19,14 @@ from sympy import Add, Basic, E, Expr, Function, Max, Min, Mul, Number, Pow, S
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 
-from derive.adjoint import Stepwise
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, Delta, Scalar
-from derive.terms.functions import CAP
-from derive.terms.indices import Merge, Part, Prefix, Slot
-from derive.terms.reductions import Reduce, Sigma, TakenFirst
+from derive.adjoint.chain_rule import Stepwise
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.choices import Concat, Where
+from derive.ir.terms.elements import At, Delta, Scalar
+from derive.ir.terms.functions import CAP
+from derive.ir.terms.indices import Merge, Part, Prefix, Slot
+from derive.ir.terms.reductions import Reduce, Sigma, TakenFirst
 
 _LENGTH = 2
 _LONGEST = 256  # which no axis is longer than: one of which single places are read is as long as that takes

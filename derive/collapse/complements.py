@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from sympy import Add, Dummy, Expr, Mul, S, tanh
 
-from derive.equations import Op
-from derive.terms.elements import At, Tensor
-from derive.terms.functions import sigmoid
-from derive.terms.kinks import absolute, maximum, minimum, sign
+from derive.ir.equations import Op
+from derive.ir.terms.elements import At, Tensor
+from derive.ir.terms.functions import sigmoid
+from derive.ir.terms.kinks import absolute, maximum, minimum, sign
 
 
 def complements(value: Expr) -> Iterator[Expr]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from sympy import Add, Expr, Mul, Rational
 
-from derive.algebra import normal
-from derive.terms.kinks import absolute, sign
+from derive.ir.algebra import normal
+from derive.ir.terms.kinks import absolute, sign
 
 
 def cancelled(value: Expr) -> Iterator[Expr]:

@@ -7,12 +7,12 @@ from functools import lru_cache
 
 from sympy import Add, Expr, Mul
 
-from derive.adjoint import Stepwise
+from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.inversions import Inversion, cannot_vanish
 from derive.collapse.relations import Relations
-from derive.lowering.definitions import Definition
-from derive.terms.choices import Where
-from derive.terms.elements import At, Scalar, tensor_names
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Scalar, tensor_names
+from derive.schedule.definitions import Definition
 
 
 @lru_cache(maxsize=8)

@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 from sympy import Expr, Mul, Pow, S
 
-from derive.terms.axes import free_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Scalar
+from derive.ir.terms.axes import free_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Scalar
 
 
 def drawn_out(value: Expr, finite: Collection[str]) -> tuple[Expr, tuple[str, ...]]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from sympy import Add, Basic, Expr, Mul, exp
 
-from derive.algebra import normal
-from derive.equations import Op
-from derive.terms.asked import above_zero
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal
+from derive.ir.equations import Op
+from derive.ir.terms.asked import above_zero
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta
+from derive.ir.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

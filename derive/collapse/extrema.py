@@ -13,15 +13,15 @@ from dataclasses import replace
 
 from sympy import Add, Expr
 
-from derive.desugaring.splitting import axes_of_part, own_equation
-from derive.equations import Equation, Op
-from derive.placed import ties
-from derive.terms.axes import free_axes
-from derive.terms.choices import Placed
-from derive.terms.elements import At
-from derive.terms.names import free_name
-from derive.terms.windows import is_window
-from derive.ties import is_exact
+from derive.ir.equations import Equation, Op
+from derive.ir.placed import ties
+from derive.ir.terms.axes import free_axes
+from derive.ir.terms.choices import Placed
+from derive.ir.terms.elements import At
+from derive.ir.terms.names import free_name
+from derive.ir.terms.windows import is_window
+from derive.ir.ties import is_exact
+from derive.rules.splitting import axes_of_part, own_equation
 
 _EXTREMA = ("amax", "amin")
 

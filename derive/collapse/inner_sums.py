@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from sympy import Expr, Mul
 
-from derive.desugaring.splitting import order_axes, own_equation, split_name
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta
-from derive.terms.reductions import Reduce
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta
+from derive.ir.terms.reductions import Reduce
+from derive.rules.splitting import order_axes, own_equation, split_name
 
 
 def name_inner_sums(op: Op, fused: bool = False) -> Op:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from sympy import Add, Expr, Mul, Pow, S, exp, expand_mul
 
-from derive.equations import Equation, Op, is_positive
-from derive.terms.axes import Axis, Size, free_axes
-from derive.terms.elements import At, tensor_names
+from derive.ir.equations import Equation, Op, is_positive
+from derive.ir.terms.axes import Axis, Size, free_axes
+from derive.ir.terms.elements import At, tensor_names
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from sympy import Expr
 
-from derive.equations import Op
-from derive.terms.axes import Axis, free_axes
-from derive.terms.elements import At
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.elements import At
 
 Gathers = dict[str, tuple[tuple[At, At], ...]]
 """By the name of a tensor, its elements at places, each with what the forward calls it."""

@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from sympy import Add, Expr, Mul
 
-from derive.equations import Equation, Op
-from derive.terms.elements import At, reads_of, tensor_names
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.elements import At, reads_of, tensor_names
 
 
 @lru_cache(maxsize=64)

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from sympy import Add, Expr
 
-from derive.adjoint import Adjoint, Stepwise
-from derive.matching import match
-from derive.terms.elements import At, tensor_names
-from derive.terms.reductions import Sigma
+from derive.adjoint.chain_rule import Adjoint, Stepwise
+from derive.ir.matching import match
+from derive.ir.terms.elements import At, tensor_names
+from derive.ir.terms.reductions import Sigma
 
 Sums = dict[str, tuple[Adjoint, ...]]
 """The adjoints before each that are sums, by the tensor that it is the adjoint of."""

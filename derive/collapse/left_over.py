@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from sympy import Add, Expr, S, expand_mul
 
-from derive.algebra import normal
 from derive.collapse.inversions import Inversion
-from derive.terms.elements import Scalar
+from derive.ir.algebra import normal
+from derive.ir.terms.elements import Scalar
 
 
 class _Mark(Scalar):

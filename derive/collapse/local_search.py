@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
-from derive.adjoint import Adjoint, Stepwise
+from derive.adjoint.chain_rule import Adjoint, Stepwise
 from derive.collapse.chain import Choice, Laws, Step, close
 from derive.collapse.domain import divided_by, outside_domain, undivided
 from derive.collapse.inversions import Inversion
-from derive.lengths.nominal import Nominal, nominal
-from derive.lowering.definitions import Definition
-from derive.saving import Kept, Policy, with_kept
-from derive.terms.elements import tensor_names
+from derive.collapse.saving import Kept, Policy, with_kept
+from derive.facts.lengths.nominal import Nominal, nominal
+from derive.ir.terms.elements import tensor_names
+from derive.schedule.definitions import Definition
 
 _CLEARLY = 0.05
 """What one more name must spare for each element that it names: no large tensor is waited for to spare a small one."""

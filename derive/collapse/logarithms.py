@@ -11,9 +11,9 @@ from dataclasses import replace
 from sympy import Add, Basic, Expr, Function, Mul, default_sort_key, exp, expand_mul, log
 from sympy.logic.boolalg import Boolean
 
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis, free_axes
-from derive.terms.elements import At, at_index
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.elements import At, at_index
 
 
 def logarithms_apart(op: Op) -> Op:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 from sympy import Expr, Mul
 
-from derive.algebra import normal
-from derive.equations import Op
-from derive.terms.elements import At, at_index
-from derive.terms.kinks import absolute, sign
+from derive.ir.algebra import normal
+from derive.ir.equations import Op
+from derive.ir.terms.elements import At, at_index
+from derive.ir.terms.kinks import absolute, sign
 
 
 def magnitudes(value: Expr, op: Op) -> Iterator[Expr]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from sympy import Add, Expr, Mul
 
-from derive.algebra import opened, sigma
 from derive.collapse.supports import Side, masked_side
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis
-from derive.terms.elements import At
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import opened, sigma
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.elements import At
+from derive.ir.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

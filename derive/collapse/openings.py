@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from sympy import Add, Expr, Function
 
-from derive.algebra import normal, substitute
-from derive.equations import Op
-from derive.lowering.definitions import Definition
-from derive.terms.axes import Axis
-from derive.terms.elements import At, Delta, tensor_names
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal, substitute
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.elements import At, Delta, tensor_names
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.definitions import Definition
 
 Bodies = dict[str, tuple[tuple[Axis, ...], Expr]]
 """What names stand for, element by element."""

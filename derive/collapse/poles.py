@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr, Function, Mul, Not, Pow, S
 
-from derive.adjoint import Adjoint, Contribution, Stepwise
-from derive.bounded import ENTIRE, above_zero, floored, has_floor
-from derive.equations import Op
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, at_index
-from derive.terms.reductions import Sigma
+from derive.adjoint.chain_rule import Adjoint, Contribution, Stepwise
+from derive.facts.bounded import ENTIRE, above_zero, floored, has_floor
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta, at_index
+from derive.ir.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from math import lcm
 from sympy import Add, Basic, Expr, Mul, Rational, S
 
 from derive.collapse.vocabulary import at_labels
-from derive.desugaring.splitting import axes_of_part, own_equation
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Concat, Placed, Where
-from derive.terms.elements import At
-from derive.terms.names import free_name
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Concat, Placed, Where
+from derive.ir.terms.elements import At
+from derive.ir.terms.names import free_name
+from derive.rules.splitting import axes_of_part, own_equation
 
 _LONGEST = 24
 

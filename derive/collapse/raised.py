@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from sympy import Expr, Mul, S
 
-from derive.equations import Equation, Op
-from derive.terms.axes import Axis
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, at_index
-from derive.terms.functions import is_zero, power
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta, at_index
+from derive.ir.terms.functions import is_zero, power
 
 Bases = Mapping[str, Equation]
 """The tensors of the forward that are products or quotients, which a power may be of by their name."""

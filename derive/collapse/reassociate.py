@@ -20,18 +20,18 @@ from functools import lru_cache
 
 from sympy import Add, Expr, Mul
 
-from derive.algebra import is_contraction, opened, sigma, substitute
 from derive.collapse.inversions import cannot_vanish
 from derive.collapse.relations import Relations, use_relations
-from derive.equations import Op
-from derive.lowering.definitions import Definition
-from derive.matching import match
-from derive.saving import value_of
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, Scalar, at_index, tensor_names
-from derive.terms.products import by_axes, factors_of
-from derive.terms.reductions import Sigma
+from derive.collapse.saving import value_of
+from derive.ir.algebra import is_contraction, opened, sigma, substitute
+from derive.ir.equations import Op
+from derive.ir.matching import match
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta, Scalar, at_index, tensor_names
+from derive.ir.terms.products import by_axes, factors_of
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.definitions import Definition
 
 Found = tuple[Expr, str]
 """The same sum, and the identities that say so."""

@@ -13,17 +13,17 @@ from itertools import combinations
 
 from sympy import Add, Expr, Mul, S
 
-from derive.algebra import normal, opened, rewrite, sigma, substitute
 from derive.collapse.inversions import Inversion, cannot_vanish
-from derive.desugaring.own_sums import divisors, summed_along
-from derive.equations import Equation, Op
-from derive.matching import match
-from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, tensor_names
-from derive.terms.nearly_equal import greater_of_differences
-from derive.terms.products import by_axes, factors_of
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal, opened, rewrite, sigma, substitute
+from derive.ir.equations import Equation, Op
+from derive.ir.matching import match
+from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, tensor_names
+from derive.ir.terms.nearly_equal import greater_of_differences
+from derive.ir.terms.products import by_axes, factors_of
+from derive.ir.terms.reductions import Sigma
+from derive.rules.stability.own_sums import divisors, summed_along
 
 _DEPTH = 4  # how many inversions in a row may be used on one equation
 _TOGETHER = 2  # how many axes a sum of terms is taken over

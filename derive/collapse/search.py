@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from sympy import Add, Expr
 
-from derive.adjoint import Stepwise
-from derive.bounded import polynomials
+from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.domain import conditions, divisors, undivided
 from derive.collapse.emptied import totals
@@ -19,6 +18,7 @@ from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
 from derive.collapse.raised import bases
 from derive.collapse.relations import Relation, by_names, of_what_is_chosen, relations
+from derive.collapse.saving import Kept, Policy, reached
 from derive.collapse.segments import segments
 from derive.collapse.sides_taken import extrema
 from derive.collapse.stretches import Told, beside_each_other, silent, solved
@@ -28,11 +28,11 @@ from derive.collapse.together import Whole, added_up, of_whole_sums
 from derive.collapse.vanishing import vanishing
 from derive.collapse.whole_form import whole_form
 from derive.collapse.wholes import wholes
-from derive.costs.cost import made_again
-from derive.lengths.nominal import nominal
-from derive.lowering.definitions import Definition
-from derive.saving import Kept, Policy, reached
-from derive.terms.elements import At, Scalar
+from derive.facts.bounded import polynomials
+from derive.facts.costs.cost import made_again
+from derive.facts.lengths.nominal import nominal
+from derive.ir.terms.elements import At, Scalar
+from derive.schedule.definitions import Definition
 
 
 @dataclass(frozen=True)

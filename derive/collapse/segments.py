@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from sympy import S
 
-from derive.adjoint import Adjoint, Contribution, Stepwise
+from derive.adjoint.chain_rule import Adjoint, Contribution, Stepwise
 from derive.collapse.chain import is_alias, is_broadcast
-from derive.terms.elements import Tensor, tensor_names
-from derive.terms.names import free_name
+from derive.ir.terms.elements import Tensor, tensor_names
+from derive.ir.terms.names import free_name
 
 LONGEST = 6
 """Adjoints in a stretch before it is cut at the next adjoint that everything passes through."""

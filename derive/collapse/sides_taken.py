@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from sympy import Add, Expr, S
 from sympy.core.relational import Relational, StrictGreaterThan, StrictLessThan
 
-from derive.equations import Op
-from derive.terms.choices import Where
-from derive.terms.kinks import maximum, minimum
-from derive.terms.products import factors_of
+from derive.ir.equations import Op
+from derive.ir.terms.choices import Where
+from derive.ir.terms.kinks import maximum, minimum
+from derive.ir.terms.products import factors_of
 
 Extrema = dict[Expr, Expr]
 """What the forward has a name for that is the larger or the smaller of two values: the function, and its name."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 
-from derive.adjoint import Adjoint, Stepwise
+from derive.adjoint.chain_rule import Adjoint, Stepwise
 from derive.collapse.chain import Laws
 from derive.collapse.local_search import Candidate, search_part
+from derive.collapse.saving import Policy, with_kept
 from derive.collapse.segments import LONGEST
-from derive.saving import Policy, with_kept
 
 Told = Callable[[str], None]
 """What is called with what a long search is at, for who waits."""

@@ -12,15 +12,15 @@ from dataclasses import replace
 
 from sympy import Add, Expr, Mul
 
-from derive.algebra import is_contraction, normal, substitute
 from derive.collapse.inversions import cannot_vanish
 from derive.collapse.reassociate import by_adjoints, one_sum
-from derive.lowering.definitions import Definition
-from derive.lowering.schedule import stem_of_sum
-from derive.terms.axes import free_axes
-from derive.terms.elements import At, Scalar, Tensor
-from derive.terms.names import free_name
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import is_contraction, normal, substitute
+from derive.ir.terms.axes import free_axes
+from derive.ir.terms.elements import At, Scalar, Tensor
+from derive.ir.terms.names import free_name
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.backward import stem_of_sum
+from derive.schedule.definitions import Definition
 
 
 def sums_named(

@@ -15,11 +15,11 @@ from itertools import combinations
 
 from sympy import Add, Expr, S
 
-from derive.algebra import normal, sigma
-from derive.lowering.definitions import Definition
-from derive.terms.axes import Axis, free_axes
-from derive.terms.elements import At, Delta, tensor_names
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal, sigma
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.elements import At, Delta, tensor_names
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.definitions import Definition
 
 
 def sums_of_adjoints(definition: Definition, named: list[tuple[At, Definition]]) -> Iterator[tuple[Expr, str]]:

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 from sympy import Expr, Mul
 
-from derive.algebra import substitute
-from derive.equations import Equation, Op
-from derive.lowering.definitions import Definition
-from derive.terms.axes import Axis, free_axes
-from derive.terms.elements import At, Scalar, tensor_names
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import substitute
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.elements import At, Scalar, tensor_names
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.definitions import Definition
 
 
 def sums_of_multiples(

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from sympy import Add, Expr, Mul, S
 from sympy.logic.boolalg import BooleanAtom
 
-from derive.algebra import opened, sigma
-from derive.bounded import is_polynomial
-from derive.equations import Op
-from derive.lowering.definitions import Definition
-from derive.terms.asked import Above
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, reads_of
-from derive.terms.products import factors_of
-from derive.terms.reductions import Sigma
+from derive.facts.bounded import is_polynomial
+from derive.ir.algebra import opened, sigma
+from derive.ir.equations import Op
+from derive.ir.terms.asked import Above
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta, reads_of
+from derive.ir.terms.products import factors_of
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.definitions import Definition
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from itertools import combinations
 from sympy import Add, Basic, Expr, Mul
 from sympy.core.relational import Eq, Ne
 
-from derive.adjoint import Adjoint, Stepwise
-from derive.algebra import normal, opened, sigma
+from derive.adjoint.chain_rule import Adjoint, Stepwise
 from derive.collapse.chain import Step
-from derive.terms.axes import Axis, free_axes
-from derive.terms.elements import At, Delta
-from derive.terms.kinks import absolute, sign
-from derive.terms.products import factors_of
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal, opened, sigma
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.elements import At, Delta
+from derive.ir.terms.kinks import absolute, sign
+from derive.ir.terms.products import factors_of
+from derive.ir.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)

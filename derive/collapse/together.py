@@ -8,13 +8,13 @@ from itertools import zip_longest
 
 from sympy import Add, S
 
-from derive.adjoint import Stepwise
+from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.chain import Choice, Step
 from derive.collapse.domain import divided_by, divisors, outside_domain
 from derive.collapse.local_search import Candidate
-from derive.lowering.definitions import Definition, circular
-from derive.saving import POLICIES, Kept, Policy, recompute, with_kept
-from derive.terms.elements import At, Tensor
+from derive.collapse.saving import POLICIES, Kept, Policy, recompute, with_kept
+from derive.ir.terms.elements import At, Tensor
+from derive.schedule.definitions import Definition, circular
 
 
 @dataclass(frozen=True)

@@ -14,21 +14,21 @@ from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Function, Mul, Pow, S
 
-from derive.adjoint import Adjoint, Stepwise
-from derive.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
+from derive.adjoint.chain_rule import Adjoint, Stepwise
 from derive.collapse.chain import Laws, Step, collapsed
 from derive.collapse.chance import Instance
 from derive.collapse.emptied import Total, as_if_filled, is_by_total
 from derive.collapse.reassociate import reassociated
+from derive.collapse.saving import value_of
 from derive.collapse.wholes import use_wholes
-from derive.equations import Op
-from derive.saving import value_of
-from derive.terms.axes import Axis
-from derive.terms.choices import Concat, Where
-from derive.terms.elements import At, tensor_names
-from derive.terms.kinks import maximum, minimum
-from derive.terms.products import factors_of
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.choices import Concat, Where
+from derive.ir.terms.elements import At, tensor_names
+from derive.ir.terms.kinks import maximum, minimum
+from derive.ir.terms.products import factors_of
+from derive.ir.terms.reductions import Sigma
 
 _LAW = "reassociate"
 _DEEPEST = 9  # names put in, the last computed first

@@ -14,16 +14,16 @@ from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S, exp, tanh
 
-from derive.desugaring.splitting import axes_of_part, own_equation
-from derive.equations import Equation, Op
-from derive.nodes.naming import labels
-from derive.terms.axes import Axis, free_axes
-from derive.terms.choices import Concat
-from derive.terms.elements import At
-from derive.terms.functions import atan2, power, sigmoid
-from derive.terms.kinks import absolute, maximum, minimum, relu
-from derive.terms.names import free_name
-from derive.terms.reductions import Reduce
+from derive.ir.equations import Equation, Op
+from derive.ir.nodes.naming import labels
+from derive.ir.terms.axes import Axis, free_axes
+from derive.ir.terms.choices import Concat
+from derive.ir.terms.elements import At
+from derive.ir.terms.functions import atan2, power, sigmoid
+from derive.ir.terms.kinks import absolute, maximum, minimum, relu
+from derive.ir.terms.names import free_name
+from derive.ir.terms.reductions import Reduce
+from derive.rules.splitting import axes_of_part, own_equation
 
 _LONGEST = 24  # letters of a name that says what is subtracted from what
 _OWN_DERIVATIVE = (exp, tanh, sigmoid)

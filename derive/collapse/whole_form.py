@@ -8,8 +8,7 @@ from functools import partial
 
 from sympy import Expr, S
 
-from derive.adjoint import Stepwise
-from derive.algebra import normal
+from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.carried import Carried, carried
 from derive.collapse.chain import Laws, Step
 from derive.collapse.complements import both_sides, by_other_side, complements, slopes, tangents
@@ -29,17 +28,18 @@ from derive.collapse.reassociate import (
     products_of,
     reassociated,
 )
+from derive.collapse.saving import Policy, with_kept
 from derive.collapse.sums_named import sums_named
 from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
 from derive.collapse.sums_of_multiples import sums_of_multiples
 from derive.collapse.supports import of_definition, reason_of, without_masks
 from derive.collapse.together import Whole, cheapest, merged, priced
-from derive.equations import Op
-from derive.lowering.definitions import Definition, circular
-from derive.matching import match
-from derive.saving import Policy, with_kept
-from derive.terms.elements import At, Tensor, tensor_names
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import normal
+from derive.ir.equations import Op
+from derive.ir.matching import match
+from derive.ir.terms.elements import At, Tensor, tensor_names
+from derive.ir.terms.reductions import Sigma
+from derive.schedule.definitions import Definition, circular
 
 
 def whole_form(steps: Stepwise, parts: list[Candidate], laws: Laws, facts: Laws, policy: Policy) -> Whole:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from sympy import Add, Expr, Mul
 
-from derive.algebra import normal
-from derive.equations import Equation, Op
-from derive.terms.elements import At, at_index
+from derive.ir.algebra import normal
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.elements import At, at_index
 
 Wholes = dict[str, Equation]
 """The equations that are sums, by name."""

@@ -11,8 +11,8 @@ from jinja2 import Environment
 from derive.emit.model import Module
 from derive.emit.module import module_of
 from derive.emit.pair import LINE_LENGTH
+from derive.emit.templating import environment
 from derive.pipeline import Derivation
-from derive.templating import environment
 
 
 def render(derivation: Derivation, backend: str = "torch", workspace: bool = False, unproven: str = "") -> str:

@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterator
 from sympy import Basic, Integer
 
 from derive.backends.values import Dims, position
-from derive.desugaring.asked_places import asked_for_a_place
-from derive.desugaring.selections import selected
-from derive.equations import Op, Operand, Requirement
-from derive.lengths.sizes import closed
-from derive.nodes.walking import walk
-from derive.placed import KINDS
-from derive.program import Program, Reduce, base
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta
-from derive.terms.products import factors_of
+from derive.facts.lengths.sizes import closed
+from derive.ir.equations import Op, Operand, Requirement
+from derive.ir.nodes.walking import walk
+from derive.ir.placed import KINDS
+from derive.ir.program import Program, Reduce, base
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta
+from derive.ir.terms.products import factors_of
+from derive.rules.index.asked_places import asked_for_a_place
+from derive.rules.index.selections import selected
 
 
 def shape(dims: Dims) -> str:

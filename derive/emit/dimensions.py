@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from derive.backends.torch.layout import Layouts
-from derive.nodes.walking import reads
-from derive.program import Assign, Program
+from derive.ir.nodes.walking import reads
+from derive.ir.program import Assign, Program
 
 LaidOut = tuple[Layouts, Layouts]  # of the forward and of the backward
 

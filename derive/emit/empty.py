@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from derive.nodes.walking import axes_along, children, node_axes, walk
-from derive.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, base
+from derive.ir.nodes.walking import axes_along, children, node_axes, walk
+from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, base
 
 
 def left_undefined(forward: Program, backward: Program, cotangents: Sequence[str]) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from derive.backends.values import Dims, is_pack, position
 from derive.emit.names import Names
-from derive.equations import Op, Requirement
-from derive.lengths.length_code import length_check, lengths_of, size_code
-from derive.terms.axes import Size
+from derive.facts.lengths.length_code import length_check, lengths_of, size_code
+from derive.ir.equations import Op, Requirement
+from derive.ir.terms.axes import Size
 
 
 class LengthLines(NamedTuple):

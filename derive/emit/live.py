@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from derive.display import display
 from derive.emit import render
 from derive.emit.memory import module_of_text
-from derive.equations import Op
+from derive.ir.display import display
+from derive.ir.equations import Op
 from derive.pipeline import Derivation, derivation_of, derive_op
 
 

@@ -10,18 +10,18 @@ from derive.backends.cpu.step import rate
 from derive.backends.cpu.wrapper import Native
 from derive.backends.dependence import is_linear
 from derive.emit.checks import ranges, shape
+from derive.emit.header import docstring, escaped, summary
 from derive.emit.model import Field, Function, Module
 from derive.emit.names import Names
 from derive.emit.pair import Pair
 from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
 from derive.emit.workspace import backward_out, forward_out
-from derive.equations import Op
 from derive.errors import DeriveError
-from derive.explaining.header import docstring, escaped, summary
+from derive.ir.equations import Op
+from derive.ir.terms.names import free_name
+from derive.notation.annotations import title as title_of
 from derive.pipeline import Derivation
-from derive.recording.annotations import title as title_of
-from derive.terms.names import free_name
 
 OUT = "out"
 """The parameter of the functions that write over old results."""

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from sympy import Expr, Integer, Mul
 
-from derive.equations import Op
-from derive.lengths.sizes import closed
-from derive.lengths.window_axes import filters, queries, taps
-from derive.lowering.raising import raised
+from derive.facts.lengths.sizes import closed
+from derive.facts.lengths.window_axes import filters, queries, taps
+from derive.ir.equations import Op
+from derive.ir.lowering.raising import raised
+from derive.ir.program import Node, Num, SizeOf, Window, base
+from derive.ir.terms.axes import Axis, Rest, Size
+from derive.ir.terms.windows import Affine, longest
+from derive.notation.annotations import RESERVED, made_of
 from derive.pipeline import Derivation
-from derive.program import Node, Num, SizeOf, Window, base
-from derive.recording.annotations import RESERVED, made_of
-from derive.terms.axes import Axis, Rest, Size
-from derive.terms.windows import Affine, longest
 
 
 def _renamed(tensors: set[str], reserved: set[str] | frozenset[str]) -> dict[str, str]:

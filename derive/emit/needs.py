@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import groupby
 
 from derive.backends.values import Line
-from derive.nodes.liveness import Liveness, Results, liveness
-from derive.program import Program
+from derive.ir.nodes.liveness import Liveness, Results, liveness
+from derive.ir.program import Program
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from derive.backends.torch.reductions.shares import with_shares
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line, is_pack
+from derive.contract.differences import squares_of_differences
 from derive.emit.checks import (
     filled,
     first_reader,
@@ -43,16 +44,15 @@ from derive.emit.model import Field, Function
 from derive.emit.names import Names
 from derive.emit.needs import Needs
 from derive.emit.signatures import signature
-from derive.equations import Operand
-from derive.explaining.words import listed
-from derive.lengths.length_code import lengths_of, size_code
-from derive.lengths.nominal import nominal
-from derive.passes.differences import squares_of_differences
-from derive.passes.finite import finite_unchosen
-from derive.passes.leftovers import without_unread
+from derive.facts.finite import finite_unchosen
+from derive.facts.lengths.length_code import lengths_of, size_code
+from derive.facts.lengths.nominal import nominal
+from derive.ir.equations import Operand
+from derive.ir.nodes.leftovers import without_unread
+from derive.ir.program import Assign, Program, Read, Reduce
+from derive.ir.terms.axes import Size
+from derive.ir.words import listed
 from derive.pipeline import Derivation
-from derive.program import Assign, Program, Read, Reduce
-from derive.terms.axes import Size
 
 LINE_LENGTH = 120
 

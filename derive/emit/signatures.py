@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from derive.equations import Op
+from derive.ir.equations import Op
 
 
 def signature(op: Op, *required: str) -> str:

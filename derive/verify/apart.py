@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from derive.emit import render_shared
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.compare import Disagreement
 from derive.verify.emitted import Unproven, cases_of, first_wrong, refusal, subjects_of
 from derive.verify.kernels import watched

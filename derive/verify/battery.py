@@ -25,8 +25,8 @@ from collections.abc import Iterator
 
 import torch
 
-from derive.equations import Op
-from derive.terms.windows import is_window
+from derive.ir.equations import Op
+from derive.ir.terms.windows import is_window
 from derive.verify import values
 from derive.verify.cases import Case
 from derive.verify.situations import Situation, alike, takes_exponentials

@@ -16,10 +16,10 @@ import torch
 from torch._library.custom_ops import CustomOpDef
 from torch._ops import OpOverload
 
-from derive.devices import CPU
-from derive.equations import Op
+from derive.emit.devices import CPU
 from derive.errors import DeriveError
-from derive.running import FailedError, Someones, run, text_of
+from derive.ir.equations import Op
+from derive.notation.running import FailedError, Someones, run, text_of
 from derive.verify.compare import Subject
 from derive.verify.subjects import of_backward, of_forward, of_function_class
 

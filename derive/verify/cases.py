@@ -10,13 +10,14 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from derive.desugaring.order import DIGITS
-from derive.equations import Op, Operand
 from derive.errors import DeriveError
-from derive.terms.axes import PACK_NAME
+from derive.ir.equations import Op, Operand
+from derive.ir.terms.axes import PACK_NAME
+from derive.rules.order import DIGITS
 from derive.verify.leading import flat, unflat
 from derive.verify.opaque import Opaque
-from derive.verify.reference import World, execute
+from derive.verify.places import World
+from derive.verify.reference import execute
 
 EXACT = 1e-10
 """What two float64 computations of one gradient may differ by, relative to its largest element."""

@@ -8,13 +8,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from derive.adjoint import Stepwise
-from derive.lowering.definitions import Definition
+from derive.adjoint.chain_rule import Stepwise
+from derive.ir.terms.elements import tensor_names
 from derive.pipeline import Derivation
-from derive.terms.elements import tensor_names
+from derive.schedule.definitions import Definition
 from derive.verify.cases import Call, world_of
 from derive.verify.leading import flat
-from derive.verify.reference import World, execute
+from derive.verify.places import World
+from derive.verify.reference import execute
 
 
 def chain_world(

@@ -14,17 +14,18 @@ from sympy import S
 from sympy.logic.boolalg import Boolean
 from torch import Tensor
 
-from derive.adjoint import Cotangent
-from derive.equations import Equation
-from derive.lowering.definitions import Definition
+from derive.adjoint.chain_rule import Cotangent
+from derive.ir.equations import Equation
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import tensor_names
 from derive.pipeline import Derivation
-from derive.terms.axes import Axis
-from derive.terms.choices import Where
-from derive.terms.elements import tensor_names
+from derive.schedule.definitions import Definition
 from derive.verify.cases import Case, autograd, scale, world_of, worst
 from derive.verify.chain import chain_world, in_order
 from derive.verify.leading import unflat
-from derive.verify.reference import World, execute
+from derive.verify.places import World
+from derive.verify.reference import execute
 
 _ALIKE = 1e-7  # relative; a coincidence in three cases at random values is out of the question
 _UNITS = 64  # in the last place, of a candidate that computes in less than float64

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from derive.running import FailedError, Someones
+from derive.notation.running import FailedError, Someones
 from derive.verify.cases import Call, Case, difference, scale, worst
 
 _ROUNDINGS = 4

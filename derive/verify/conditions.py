@@ -18,9 +18,9 @@ import torch
 from sympy import S
 from torch import Tensor
 
-from derive.equations import Op, Operand
-from derive.terms.axes import PACK_NAME, free_axes
-from derive.terms.elements import At
+from derive.ir.equations import Op, Operand
+from derive.ir.terms.axes import PACK_NAME, free_axes
+from derive.ir.terms.elements import At
 from derive.verify.cases import Case
 from derive.verify.lengths import fitting, free_axes_of, places
 from derive.verify.overwriting import places_read

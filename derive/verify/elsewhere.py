@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from derive.devices import CPU, float32_in_full
+from derive.emit.devices import CPU, float32_in_full
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, Subject
 

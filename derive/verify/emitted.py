@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from derive.equations import Op
 from derive.errors import OUR_FAULT, DeriveError
+from derive.ir.equations import Op
 from derive.verify import values
 from derive.verify.cases import Case
 from derive.verify.compare import Disagreement, Subject, disagreements, told

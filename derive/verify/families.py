@@ -11,12 +11,12 @@ from sympy import And, Not, nan, zoo
 from sympy.logic.boolalg import Boolean
 from torch import Tensor
 
-from derive.adjoint import Cotangent
-from derive.algebra import normal
-from derive.lowering.definitions import Definition
-from derive.terms.axes import free_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At
+from derive.adjoint.chain_rule import Cotangent
+from derive.ir.algebra import normal
+from derive.ir.terms.axes import free_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At
+from derive.schedule.definitions import Definition
 from derive.verify.cases import Case
 from derive.verify.changed import Form, Gradient, chain_of
 from derive.verify.forms import Change, alone, changes, less, masks, moved, other

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from sympy import Add, Expr, Function, Integer, Mul, Not, Pow, S
 from sympy.logic.boolalg import Boolean
 
-from derive.algebra import opened, sigma
-from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Scalar, Tensor
-from derive.terms.reductions import Sigma
+from derive.ir.algebra import opened, sigma
+from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Scalar, Tensor
+from derive.ir.terms.reductions import Sigma
 
 _TWO = Integer(2)
 

@@ -18,16 +18,16 @@ from sympy import Basic, Expr, SympifyError, nan, sympify, zoo
 from torch import Tensor as TorchTensor
 
 from derive import notation
-from derive.algebra import normal, sigma
 from derive.errors import DeriveError
-from derive.lowering.definitions import Definition
+from derive.ir.algebra import normal, sigma
+from derive.ir.terms.axes import PACK, Axis, Size, free_axes
+from derive.ir.terms.elements import At, Scalar, Tensor, tensor_names
+from derive.ir.terms.indices import Merge
+from derive.ir.terms.reductions import Reduce
+from derive.notation.questions import refused
+from derive.notation.recorded import settled
 from derive.pipeline import Derivation
-from derive.recording.questions import refused
-from derive.recording.recorded import settled
-from derive.terms.axes import PACK, Axis, Size, free_axes
-from derive.terms.elements import At, Scalar, Tensor, tensor_names
-from derive.terms.indices import Merge
-from derive.terms.reductions import Reduce
+from derive.schedule.definitions import Definition
 from derive.verify.cases import Call
 from derive.verify.chain import chain_world, in_order
 from derive.verify.compare import Answer, Subject

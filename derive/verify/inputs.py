@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derive.equations import Operand, SizeRule
 from derive.errors import DeriveError
-from derive.terms.axes import PACK, PACK_NAME, Axis
+from derive.ir.equations import Operand, SizeRule
+from derive.ir.terms.axes import PACK, PACK_NAME, Axis
 from derive.verify.opaque import Constant, Opaque
 
 _FIX = 'write it as --inputs "x: [..., d], w: [d], eps: 1e-5, t: index(d)[n]"'

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from derive.equations import Op
 from derive.errors import DeriveError
+from derive.ir.equations import Op
+from derive.ir.terms.axes import PACK_NAME
+from derive.notation.running import FailedError, Someones
 from derive.pipeline import derivation_of
-from derive.running import FailedError, Someones
-from derive.terms.axes import PACK_NAME
 from derive.verify.battery import BATTERY
 from derive.verify.cases import Case
 from derive.verify.compare import Answer, Disagreement, Subject, disagreements

@@ -26,8 +26,8 @@ from torch import Tensor
 from derive.emit import cheapest, files_of, module_of, render_shared
 from derive.emit.model import Module
 from derive.emit.module import takes_workspace
-from derive.equations import Op
 from derive.errors import DeriveError
+from derive.ir.equations import Op
 from derive.pipeline import Derivation, derive_op
 from derive.verify.cases import Case
 from derive.verify.compare import Disagreement, Subject, disagreements, told

@@ -7,8 +7,8 @@ import math
 from sympy import Expr
 from torch import Tensor
 
-from derive.equations import Op
-from derive.terms.axes import PACK_NAME, Axis
+from derive.ir.equations import Op
+from derive.ir.terms.axes import PACK_NAME, Axis
 
 
 def named_dims(op: Op, name: str) -> tuple[Expr, ...]:

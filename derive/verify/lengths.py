@@ -18,13 +18,13 @@ from sympy import Eq as Equal
 from sympy import floor as Floor
 from sympy.core.relational import Relational
 
-from derive.equations import Op
-from derive.lengths.sizes import size_of
-from derive.terms.axes import Axis, Size, free_axes
-from derive.terms.choices import Concat
-from derive.terms.elements import At, Scalar
-from derive.terms.indices import Merge, Part, Prefix
-from derive.terms.windows import affine
+from derive.facts.lengths.sizes import size_of
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis, Size, free_axes
+from derive.ir.terms.choices import Concat
+from derive.ir.terms.elements import At, Scalar
+from derive.ir.terms.indices import Merge, Part, Prefix
+from derive.ir.terms.windows import affine
 from derive.verify.leading import named_dims
 from derive.verify.reference import all_sizes
 

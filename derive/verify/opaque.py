@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derive.equations import Op
 from derive.errors import DeriveError
-from derive.running import FailedError, Someones
+from derive.ir.equations import Op
+from derive.notation.running import FailedError, Someones
 
 _PROBED = {torch.float64: 48, torch.float32: 8}  # places of one input: what is for float32 may be interpreted
 _MANY = 500  # elements, of which a quarter of the places is taken

@@ -14,16 +14,15 @@ import torch
 from sympy import Expr, Function, Mul, Pow, S, nan, zoo
 from torch import Tensor
 
-from derive.equations import Equation, Operand
-from derive.terms.axes import Size
-from derive.terms.elements import At, Scalar, tensor_names
-from derive.terms.elements import Tensor as Name
+from derive.ir.equations import Equation, Operand
+from derive.ir.terms.axes import Size
+from derive.ir.terms.elements import At, Scalar, tensor_names
+from derive.ir.terms.elements import Tensor as Name
 from derive.verify.cases import Case
 from derive.verify.changed import Form, Gradient
 from derive.verify.forms import changes
 from derive.verify.overwriting import Overwriting, overwritten
-from derive.verify.places import FUNCTIONS
-from derive.verify.reference import World
+from derive.verify.places import FUNCTIONS, World
 
 # --- the forward, changed --------------------------------------------------------------------------------------------
 

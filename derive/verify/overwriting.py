@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from derive.equations import Op
-from derive.terms.axes import Axis, free_axes, sorted_axes
-from derive.terms.elements import At
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis, free_axes, sorted_axes
+from derive.ir.terms.elements import At
 from derive.verify.cases import Case, autograd, world_of
 from derive.verify.leading import unflat
-from derive.verify.places import Places, position
-from derive.verify.reference import World, all_sizes, execute
+from derive.verify.places import Places, World, position
+from derive.verify.reference import all_sizes, execute
 
 _FEW = 3  # axes of a read, of which every order is tried
 

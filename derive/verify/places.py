@@ -10,26 +10,23 @@ axes together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from sympy import Add, Basic, E, Function, Max, Min, Mul, Number, Pow, S
+from sympy import Add, Basic, E, Expr, Function, Max, Min, Mul, Number, Pow, S
 from sympy.core.relational import Equality, Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 from torch import Tensor
 
-from derive.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, Scalar
-from derive.terms.functions import CAP
-from derive.terms.indices import Merge, Part, Prefix, Slot
-from derive.terms.reductions import Reduce, Sigma
-
-if TYPE_CHECKING:
-    from derive.verify.reference import World
+from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta, Scalar
+from derive.ir.terms.functions import CAP
+from derive.ir.terms.indices import Merge, Part, Prefix, Slot
+from derive.ir.terms.reductions import Reduce, Sigma
 
 
 def _expm1(x: Tensor) -> Tensor:
@@ -90,6 +87,39 @@ _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "amin": lambda t: t.amin(1),
     "prod": lambda t: t.prod(1),
 }
+
+
+@dataclass(frozen=True)
+class World:
+    """Lengths of axes (`...` as one), tensors by name (`...` as one dimension), and numbers.
+
+    `reads` holds what single reads find, over their own axes, in place of their tensor, and `functions` what stands for
+    a function of that name.
+    """
+
+    sizes: Mapping[str, int]
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    reads: Mapping[At, Tensor] = field(default_factory=dict)
+    functions: Mapping[str, Callable[..., Tensor]] = field(default_factory=dict)
+
+    def having(self, tensors: Mapping[str, Tensor]) -> World:
+        """The same world with further tensors."""
+        return replace(self, tensors={**self.tensors, **tensors})
+
+    def length(self, index: Basic) -> int:
+        """How many values an index on a left-hand side takes."""
+        if isinstance(index, Merge):
+            return math.prod(self.length(a) for a in index.args)
+        if isinstance(index, Slot):
+            return int(position(index.length, Places(1, {}), self))
+        assert isinstance(index, Axis), f"{index} is no axis"
+        return self.sizes[index.base]
+
+    def tensor(self, expr: Expr, axes: Sequence[Axis]) -> Tensor:
+        """All elements of an expression over its axes."""
+        places = Places(1, {}).crossed(axes, self)
+        return full(value_at(expr, places, self), places.count).reshape([self.sizes[a.base] for a in axes])
 
 
 @dataclass(frozen=True)

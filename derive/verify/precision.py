@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from derive.emit.live import live_of
-from derive.equations import Op
-from derive.running import FailedError, Someones
+from derive.ir.equations import Op
+from derive.notation.running import FailedError, Someones
 from derive.verify.cases import Call, Case, by_place, nudged, reference, scale, worst
 from derive.verify.compare import Disagreement, Subject
 from derive.verify.opaque import Opaque

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from sympy import Expr
 
-from derive.algebra import normal, sigma, substitute
 from derive.collapse.relations import by_names, use_relations
-from derive.equations import Equation
-from derive.lowering.definitions import Definition
+from derive.ir.algebra import normal, sigma, substitute
+from derive.ir.equations import Equation
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.choices import Concat
+from derive.ir.terms.elements import tensor_names
 from derive.pipeline import Derivation
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Concat
-from derive.terms.elements import tensor_names
+from derive.schedule.definitions import Definition
 from derive.verify.formula import Formula
 
 _LONG = 16  # equations: beyond this, putting them all in is not tried

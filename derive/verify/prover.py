@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from derive.emit.memory import module_in_memory
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.apart import Apart
 from derive.verify.emitted import prove
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import torch
 
-from derive.book.measured import FORMAT
-from derive.devices import CPU, device_name
+from derive.emit.devices import CPU, device_name
+from derive.verify.measured import FORMAT
 from derive.verify.verify import Row, Verification
 from derive.verify.view import complaint_texts
 
 
 def record(found: Sequence[Verification], command: str, device: torch.device = CPU) -> dict[str, Any]:
-    """A run as plain data, whose form is the docstring of `derive/book/measured.py`."""
+    """A run as plain data, whose form is the docstring of `derive/verify/measured.py`."""
     return {
         "handgrad": FORMAT,
         "command": command,

@@ -5,54 +5,18 @@ How one expression is evaluated is in `places.py`. Nothing of the backends is sh
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
-from sympy import Basic, Expr, S
+from sympy import S
 from torch import Tensor
 
-from derive.equations import Equation, Op
 from derive.errors import DeriveError
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Concat
-from derive.terms.elements import At
-from derive.terms.indices import Merge, Slot
-from derive.verify.places import Places, full, position, value_at
-
-
-@dataclass(frozen=True)
-class World:
-    """Lengths of axes (`...` as one), tensors by name (`...` as one dimension), and numbers.
-
-    `reads` holds what single reads find, over their own axes, in place of their tensor, and `functions` what stands for
-    a function of that name.
-    """
-
-    sizes: Mapping[str, int]
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    reads: Mapping[At, Tensor] = field(default_factory=dict)
-    functions: Mapping[str, Callable[..., Tensor]] = field(default_factory=dict)
-
-    def having(self, tensors: Mapping[str, Tensor]) -> World:
-        """The same world with further tensors."""
-        return replace(self, tensors={**self.tensors, **tensors})
-
-    def length(self, index: Basic) -> int:
-        """How many values an index on a left-hand side takes."""
-        if isinstance(index, Merge):
-            return math.prod(self.length(a) for a in index.args)
-        if isinstance(index, Slot):
-            return int(position(index.length, Places(1, {}), self))
-        assert isinstance(index, Axis), f"{index} is no axis"
-        return self.sizes[index.base]
-
-    def tensor(self, expr: Expr, axes: Sequence[Axis]) -> Tensor:
-        """All elements of an expression over its axes."""
-        places = Places(1, {}).crossed(axes, self)
-        return full(value_at(expr, places, self), places.count).reshape([self.sizes[a.base] for a in axes])
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.choices import Concat
+from derive.verify.places import World
 
 
 def execute(op: Op, world: World, held: frozenset[str] = frozenset()) -> World:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from derive.terms.axes import PACK_NAME
+from derive.ir.terms.axes import PACK_NAME
 from derive.verify.cases import Call, Case, case_of
 from derive.verify.compare import Disagreement, Subject, disagreements
 from derive.verify.situations import Situation

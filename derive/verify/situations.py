@@ -15,12 +15,12 @@ import torch
 from sympy import Mul, Pow, cosh, exp, sinh, tanh
 from torch import Generator, Tensor
 
-from derive.desugaring.largest_off import with_largest_taken_off
-from derive.equations import Op, Operand
 from derive.errors import DeriveError
-from derive.terms.axes import PACK_NAME
-from derive.terms.elements import At, Scalar
-from derive.terms.functions import expm1, logaddexp, sigmoid, softplus
+from derive.ir.equations import Op, Operand
+from derive.ir.terms.axes import PACK_NAME
+from derive.ir.terms.elements import At, Scalar
+from derive.ir.terms.functions import expm1, logaddexp, sigmoid, softplus
+from derive.rules.stability.largest_off import with_largest_taken_off
 from derive.verify import values
 from derive.verify.cases import Call, Case, case_of, executed, reference, shape_of, world_of
 from derive.verify.lengths import containers, emptied, filled, fitting, free_axes_of, places, room_for_offsets

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from derive.emit.live import Live
-from derive.equations import Op
 from derive.errors import DeriveError
+from derive.ir.equations import Op
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, Subject
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from derive.errors import DeriveError
-from derive.running import FailedError, Someones
+from derive.notation.running import FailedError, Someones
 from derive.verify.battery import BATTERY
 from derive.verify.cases import Case, executed, reference, scale, worst
 from derive.verify.compare import Subject, disagreements

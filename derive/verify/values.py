@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from derive.equations import Operand
+from derive.ir.equations import Operand
 
 Change = Callable[[Tensor, Operand, bool], Tensor]
 """Of the values drawn for an operand; the last argument says whether it is the one that is meant: the first that takes

@@ -11,13 +11,13 @@ import torch
 from sympy import exp
 from torch import Tensor
 
-from derive.devices import CPU
+from derive.emit.devices import CPU
 from derive.emit.live import live_of
 from derive.emit.module import takes_workspace
-from derive.equations import Op
 from derive.errors import DeriveError
+from derive.ir.equations import Op
+from derive.notation.running import FailedError, Someones
 from derive.pipeline import Derivation
-from derive.running import FailedError, Someones
 from derive.verify.battery import BATTERY, LOOPS, cases
 from derive.verify.cases import Call, Case, case_of, reference, scale, worst
 from derive.verify.chain import chain_world

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from derive.book.lessons import read_lessons
-from derive.book.site import book, write_book
-from derive.catalogue import catalogue, find
+from derive.notation.catalogue import catalogue, find
+from derive.show.book.lessons import read_lessons
+from derive.show.book.site import book, write_book
 
 ROOT = Path(__file__).parent.parent.parent
 LESSONS = ROOT / "docs" / "lessons"

@@ -5,13 +5,13 @@ import re
 import pytest
 from sympy import Expr, symbols
 
-from derive.algebra import sigma
-from derive.book.changes import changed, step_rows
-from derive.catalogue import find
 from derive.collapse.chain import Step
+from derive.ir.algebra import sigma
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.elements import At, Tensor
+from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
-from derive.terms.axes import Axis
-from derive.terms.elements import At, Tensor
+from derive.show.book.changes import changed, step_rows
 
 n, d = Axis("n"), Axis("d")
 a, b, c = (At(Tensor(name), n) for name in "abc")

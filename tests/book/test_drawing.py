@@ -1,8 +1,8 @@
 """The drawing of axes, read off the equations."""
 
-from derive.book.drawing import drawing
-from derive.catalogue import find
+from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
+from derive.show.book.drawing import drawing
 
 
 def marks(op: str, name: str) -> dict[str, tuple[str, ...]]:

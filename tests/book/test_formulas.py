@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from derive.book.formulas import display, inline
-from derive.catalogue import load_file
+from derive.collapse.typeset import adjoint_latex, adjoint_names, definition_latex, equation_latex
+from derive.notation.catalogue import load_file
 from derive.pipeline import derivation_of
-from derive.typeset import adjoint_latex, adjoint_names, definition_latex, equation_latex
+from derive.show.book.formulas import display, inline
 
 SPECS = Path(__file__).parent.parent / "specs_to_typeset.py"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from derive.book.page import law_says
 from derive.collapse import chain
+from derive.show.book.page import law_says
 
 SOURCES = [file.read_text(encoding="utf-8") for file in Path(chain.__file__).parent.glob("*.py")]
 NAMED = {law for text in SOURCES for law in re.findall(r'Step\(\s*"(\w+)"', text)}

@@ -9,11 +9,11 @@ import torch
 from playwright.sync_api import Browser, Page
 from torch.nn import functional
 
-from derive.book.programs import op_data
-from derive.book.render import asset
-from derive.catalogue import find
-from derive.live import build
 from derive.notation import amax, axes, eq, index, length, oo, op, tensor, where
+from derive.notation.catalogue import find
+from derive.output.live import build
+from derive.show.book.programs import op_data
+from derive.show.book.render import asset
 from tests.book import looking
 
 

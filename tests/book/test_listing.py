@@ -5,9 +5,9 @@ from html import unescape
 
 import pytest
 
-from derive.book.listing import listings
-from derive.catalogue import find
+from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
+from derive.show.book.listing import listings
 
 
 def paired(name: str, way: int) -> dict[str, tuple[str, ...]]:

@@ -13,12 +13,12 @@ import pytest
 
 from benchmarks.measure import as_json, measure
 from benchmarks.rows import row
-from derive.book.measured import Measured, Measurement, check_target, read_measured, write_measured
-from derive.book.page import op_page
-from derive.book.render import Place, op_html
-from derive.catalogue import find, load_file
 from derive.errors import DeriveError
+from derive.notation.catalogue import find, load_file
 from derive.pipeline import derivation_of
+from derive.show.book.page import op_page
+from derive.show.book.render import Place, op_html
+from derive.verify.measured import Measured, Measurement, check_target, read_measured, write_measured
 
 GOOD: dict[str, Any] = {
     "handgrad": "measured/1",

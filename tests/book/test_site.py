@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from derive.book.lessons import read_lessons
-from derive.book.render import ASSETS
-from derive.book.site import book, lone_page, write_book
-from derive.catalogue import find, load_file
 from derive.emit import render
 from derive.errors import DeriveError
+from derive.notation.catalogue import find, load_file
 from derive.pipeline import derivation_of
+from derive.show.book.lessons import read_lessons
+from derive.show.book.render import ASSETS
+from derive.show.book.site import book, lone_page, write_book
 from tests.shell import derive, files
 
 SPEC = '''"""A family of mine."""

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from derive.equations import Op, Operand
-from derive.terms.axes import Axis
+from derive.ir.equations import Op, Operand
+from derive.ir.terms.axes import Axis
 
 Sizes = dict[str, Any]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from derive.catalogue import catalogue, load_file
-from derive.equations import Op
-from derive.recording.spec import OpCall
+from derive.ir.equations import Op
+from derive.notation.catalogue import catalogue, load_file
+from derive.notation.spec import OpCall
 from derive.verify.situations import Situation
 from tests.corpus.elsewhere import CATALOGUE, UNSEEN
 from tests.corpus.hostile import situations

@@ -15,7 +15,7 @@ from rich.progress import Progress
 from rich.syntax import Syntax
 from rich.table import Table
 
-from derive.live import build
+from derive.output.live import build
 from tests.corpus import Spec, corpus
 from tests.corpus.compared import Change, changes, settled
 from tests.corpus.measured import Entry, as_text, functions_of

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from derive.equations import Operand
+from derive.ir.equations import Operand
 from derive.verify import values
 from derive.verify.situations import Situation
 

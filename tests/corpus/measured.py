@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 
-from derive.autograd.saved import BYTES
-from derive.costs.cost import work
+from derive.collapse.autograd.saved import BYTES
 from derive.errors import DeriveError
-from derive.explaining.words import text
-from derive.lengths.nominal import Nominal, nominal
-from derive.live import build
-from derive.nodes.walking import walk
+from derive.facts.costs.cost import work
+from derive.facts.lengths.nominal import Nominal, nominal
+from derive.ir.nodes.walking import walk
+from derive.ir.program import Program, Read, Statement
+from derive.ir.words import text
+from derive.notation.running import FailedError, Someones
+from derive.output.live import build
 from derive.pipeline import Derivation
-from derive.program import Program, Read, Statement
-from derive.reports.report import largest
-from derive.running import FailedError, Someones
+from derive.show.report import largest
 from derive.verify.battery import BATTERY
 from derive.verify.cases import Call, Case, reference, scale, worst
 from derive.verify.compare import Answer, Subject

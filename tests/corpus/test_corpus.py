@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pytest
 
-from derive.live import build
+from derive.output.live import build
 from derive.pipeline import derivation_of
 from derive.verify.battery import BATTERY
 from derive.verify.cases import EXACT

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from derive.equations import Op
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.indices import Merge
 from derive.pipeline import derivation_of
-from derive.terms.axes import Axis
-from derive.terms.indices import Merge
 from tests.derive.evaluate import World, backward, forward, inputs, with_cotangents
 from tests.derive.live import as_tuple, module
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from derive.adjoint import Stepwise
+from derive.adjoint.chain_rule import Stepwise
 from derive.pipeline import Derivation
 from tests.derive.evaluate import World, backward, defined, forward, inputs, with_cotangents
 from tests.derive.specs import Spec

@@ -1,4 +1,4 @@
-"""Brute force: any expression of `derive.terms`, one element at a time, by loops over its axes.
+"""Brute force: any expression of `derive.ir.terms`, one element at a time, by loops over its axes.
 
 Slow and obvious on purpose: it shares no rule with what it judges. Tensors that hold `Fraction`s are summed and
 multiplied exactly; floats stay float64. `...` is treated as one axis, called "...".
@@ -18,14 +18,14 @@ from sympy import Add, Basic, E, Function, Max, Min, Mul, Number, Pow, Rational,
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 
-from derive.adjoint import Stepwise
-from derive.equations import Equation, Op
-from derive.lowering.definitions import Definition
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, Scalar, tensor_names
-from derive.terms.indices import Merge, Part, Prefix, Slot
-from derive.terms.reductions import Reduce, Sigma
+from derive.adjoint.chain_rule import Stepwise
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
+from derive.ir.terms.indices import Merge, Part, Prefix, Slot
+from derive.ir.terms.reductions import Reduce, Sigma
+from derive.schedule.definitions import Definition
 
 Place = Mapping[Axis, int]
 Array = np.ndarray

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from derive import emit
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derivation_of
 
 _TEMPORARY = tempfile.TemporaryDirectory(prefix="specs_")  # removed when the tests end

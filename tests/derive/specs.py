@@ -30,7 +30,7 @@ from derive import (
     tensor,
     where,
 )
-from derive.equations import Op
+from derive.ir.equations import Op
 
 n, m, d, k, t, e, c, i, j, v = axes("n m d k t e c i j v")
 h, p, q, w = axes("h p q w")

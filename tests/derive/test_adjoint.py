@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sympy import cosh, polygamma, sinh
 
-from derive.adjoint import stepwise
-from derive.equations import Op
+from derive.adjoint.chain_rule import stepwise
 from derive.errors import DeriveError
+from derive.ir.equations import Op
 from derive.notation import amax, axes, cos, delta, index, log, op, sin, sum, tensor
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from tests.derive import specs
 from tests.derive.evaluate import World, backward, differences, forward, inputs, with_cotangents
 from tests.derive.specs import Spec, each_spec

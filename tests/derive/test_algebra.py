@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from sympy import Expr, Mul, S, exp, log
 
-from derive.algebra import is_contraction, normal, opened_by_name, rewrite, sigma, substitute
-from derive.matching import match
+from derive.ir.algebra import is_contraction, normal, opened_by_name, rewrite, sigma, substitute
+from derive.ir.matching import match
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Delta, Tensor
+from derive.ir.terms.indices import Merge, Part
+from derive.ir.terms.reductions import Reduce, Sigma
 from derive.notation import axes
-from derive.terms.axes import Axis, Size
-from derive.terms.choices import Where
-from derive.terms.elements import At, Delta, Tensor
-from derive.terms.indices import Merge, Part
-from derive.terms.reductions import Reduce, Sigma
 from tests.derive.evaluate import World, fractions
 
 n, m, d = axes("n m d")

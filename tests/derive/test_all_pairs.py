@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from derive import axes, exp, index, log, mean, ne, op, relu, scalar, sqrt, sum, tanh, tensor, where
-from derive.equations import Op
-from derive.live import build
+from derive.ir.equations import Op
+from derive.output.live import build
 from derive.verify.verify import Verification, verify, verify_kernels
 from generated import _functions as functions
 from tests.derive.live import assert_alike, assert_derived, module

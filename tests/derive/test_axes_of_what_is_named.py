@@ -21,7 +21,7 @@ from derive import (
     sum,
     tensor,
 )
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derive_op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module

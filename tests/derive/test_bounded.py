@@ -5,9 +5,9 @@ import torch
 from sympy import Integer, oo
 
 from derive import axes, constant, exp, maximum, minimum, op, sigmoid, tanh, tensor, where
-from derive.bounded import ends_of
-from derive.terms.elements import At, Tensor
-from derive.terms.functions import softplus
+from derive.facts.bounded import ends_of
+from derive.ir.terms.elements import At, Tensor
+from derive.ir.terms.functions import softplus
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, chooses, module
 

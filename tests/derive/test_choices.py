@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from derive.adjoint import stepwise
+from derive.adjoint.chain_rule import stepwise
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Tensor
 from derive.notation import amax, axes, constant, exp, index, length, ne, oo, op, scalar, size, sqrt, sum, tensor, where
-from derive.terms.choices import Where
-from derive.terms.elements import At, Tensor
 from tests.derive.against_loops import code_of, compare
 from tests.derive.live import assert_alike, module
 

@@ -22,14 +22,14 @@ from derive import (
     tensor,
     where,
 )
-from derive.autograd.saved import total_bytes
-from derive.conditions import Handed, with_dear, with_functions
+from derive.collapse.autograd.saved import total_bytes
+from derive.collapse.conditions import Handed, with_dear, with_functions
 from derive.emit import render
-from derive.equations import Op
-from derive.lengths.nominal import Nominal, nominal
-from derive.nodes.walking import reads
+from derive.facts.lengths.nominal import Nominal, nominal
+from derive.ir.equations import Op
+from derive.ir.nodes.walking import reads
+from derive.ir.program import Assign, Call, Program, Read, Reduce
 from derive.pipeline import derive_op
-from derive.program import Assign, Call, Program, Read, Reduce
 from tests.derive.live import assert_alike, module
 
 i, j, k = axes("i j k")

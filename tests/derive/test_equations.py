@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from sympy import Piecewise, floor, gamma
 
-from derive.equations import Op, Operand
 from derive.errors import DeriveError
+from derive.ir.equations import Op, Operand
 from derive.notation import axes, exp, index, log, mean, op, scalar, size, sqrt, sum, tensor, where
 
 n, m, d, k, t, c, i, e = axes("n m d k t c i e")

@@ -5,14 +5,14 @@ import torch
 from sympy import erfc
 
 from derive import amax, axes, constant, exp, log, log1p, maximum, op, sigmoid, size, softplus, sqrt, sum, tanh, tensor
-from derive.autograd.saved import total_bytes
+from derive.collapse.autograd.saved import total_bytes
+from derive.collapse.local_derivatives import Handing, by_local_derivatives
+from derive.collapse.saving import POLICIES
 from derive.collapse.search import search
 from derive.emit import render
-from derive.explaining.document import document
-from derive.local_derivatives import Handing, by_local_derivatives
 from derive.pipeline import alternatives, derive_op
-from derive.reports.explain import explain
-from derive.saving import POLICIES
+from derive.show.document import document
+from derive.show.explain import explain
 from tests.derive.live import module
 
 n, d, k = axes("n d k")

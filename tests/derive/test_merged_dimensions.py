@@ -4,7 +4,7 @@ import pytest
 from torch import Tensor
 
 from derive import axes, op, sum, tanh, tensor
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.derive.live import assert_derived
 
 n, a, b, c, a_b, b_c, in_ch, k = axes("n a b c a_b b_c in_ch k")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from derive import axes, constant, exp, index, log, mean, op, scalar, sigmoid, sqrt, sum, tanh, tensor, where
+from derive.notation.spec import OpCall
 from derive.pipeline import derive_op
-from derive.recording.spec import OpCall
 from tests.derive.live import module
 
 n, d, k, e, t, s, p = axes("n d k e t s p=2")

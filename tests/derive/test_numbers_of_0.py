@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd import grad
 
 from derive import amax, axes, concat, exp, oo, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor, where
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derive_op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, inputs_of, module

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from derive import notation
-from derive.catalogue import catalogue
+from derive.notation.catalogue import catalogue
 
-DERIVE = Path(notation.__file__).parent
+DERIVE = Path(notation.__file__).parents[1]
 SHORTEST = 4
 """Op names shorter than this are too common to search for."""
 

@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 
 from derive.errors import OUR_FAULT, DeriveError
-from derive.nodes.soundness import check
-from derive.nodes.walking import index_axes, node_axes, reads
-from derive.program import (
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.walking import index_axes, node_axes, reads
+from derive.ir.program import (
     Assign,
     AxisValue,
     Call,

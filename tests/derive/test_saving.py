@@ -10,9 +10,9 @@ import torch
 from benchmarks.ways import forms
 from derive import emit
 from derive.errors import DeriveError
+from derive.notation.spec import OpCall
 from derive.ops.attention import causal_attention
 from derive.pipeline import derive_op
-from derive.recording.spec import OpCall
 from tests.derive import specs_of_saving as specs
 
 DOUBLE = torch.float64

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from derive import axes, constant, exp, op, sum, tanh, tensor
+from derive.ir.program import Reduce
 from derive.pipeline import derive_op
-from derive.program import Reduce
 from derive.verify.verify import verify
 from tests.derive.live import assert_alike, assert_derived, module
 

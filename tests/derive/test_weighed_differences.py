@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, exp, index, log, maximum, mean, op, relu, scalar, sqrt, sum, tanh, tensor
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, assert_derived_at, module

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.catalogue import catalogue, find
-from derive.equations import Op
-from derive.live import build
+from derive.notation.catalogue import catalogue, find
+from derive.ir.equations import Op
+from derive.output.live import build
 from derive.verify.subjects import parts
 from tests.catalogue.references import LARGER
 from tests.generated.test_compiled import arguments, fresh, module  # noqa: F401  (a fixture)

@@ -14,8 +14,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.fx.experimental import _config as symbols
 
 import generated
-from derive.catalogue import catalogue
-from derive.equations import Op
+from derive.notation.catalogue import catalogue
+from derive.ir.equations import Op
 from tests.catalogue.references import LARGER, sample
 
 QUICK = {"layernorm", "batchnorm", "softmax_cross_entropy", "attention", "bilinear", "conv2d", "rotary", "names_step"}

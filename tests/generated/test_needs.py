@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import generated
 from derive import axes, constant, exp, log, maximum, mean, size, sum, tensor
 from derive import op as define
-from derive.catalogue import catalogue
-from derive.equations import Op
+from derive.notation.catalogue import catalogue
+from derive.ir.equations import Op
 from derive.emit.live import Live
-from derive.live import build
+from derive.output.live import build
 from derive.verify.battery import situation
 from derive.verify.cases import Call
 from derive.verify.subjects import parts, tensors_in

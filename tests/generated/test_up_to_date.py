@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from derive.catalogue import catalogue
-from derive.package import write_package
+from derive.notation.catalogue import catalogue
+from derive.output.package import write_package
 
 GENERATED = Path(__file__).resolve().parents[2] / "generated"
 COMMAND = "run `make generate` (or `derive generate`) and commit generated/"

@@ -12,9 +12,9 @@ from derive import axes, exp, index, tensor
 from derive import op as define
 from derive.backends.torch.outs import into
 from derive.backends.values import Line
-from derive.catalogue import catalogue
-from derive.equations import Op
-from derive.live import build
+from derive.notation.catalogue import catalogue
+from derive.ir.equations import Op
+from derive.output.live import build
 from derive.verify.subjects import tensors_in
 from tests.catalogue.references import REFERENCES, sample
 

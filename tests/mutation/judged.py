@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.battery import BATTERY, cases
 from derive.verify.cases import Case
 from derive.verify.compare import Subject, disagreements

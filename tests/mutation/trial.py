@@ -10,7 +10,7 @@ from types import ModuleType
 from torch import Tensor
 
 import generated
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.battery import cases
 from derive.verify.cases import Case
 from derive.verify.compare import disagreements

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from derive.emit import render
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derivation_of
 from derive.verify.battery import BATTERY
 from derive.verify.cases import Call

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.kernels import watched
 from derive.verify.verify import verify_kernels
 

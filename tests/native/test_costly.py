@@ -13,7 +13,7 @@ import torch
 
 from derive.backends.cpu.statements.costly import costly_first
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.program import AxisValue, Call, Index, Node, Num, Program, Read, Window
+from derive.ir.program import AxisValue, Call, Index, Node, Num, Program, Read, Window
 from tests.derive.live import assert_alike
 
 pytestmark = pytest.mark.usefixtures("kernels")

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.native.running import assert_right
 
 SPECS = """

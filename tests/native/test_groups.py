@@ -12,8 +12,8 @@ import torch
 
 from derive.backends.cpu.loops.groups import Group, grouped
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import ZERO
-from derive.program import Call, Node, Num, Program, Read, Window
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.program import Call, Node, Num, Program, Read, Window
 from tests.derive.live import assert_alike
 
 pytestmark = pytest.mark.usefixtures("kernels")

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.battery import situation
 from tests.derive.live import as_tuple
 from tests.native.running import only_kernels

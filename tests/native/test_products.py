@@ -15,7 +15,7 @@ from torch import Tensor
 
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.program import Call, Program, Read
+from derive.ir.program import Call, Program, Read
 from tests.native.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels", "threads")

@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.catalogue import load_file
-from derive.package import write_package
+from derive.notation.catalogue import load_file
+from derive.output.package import write_package
 from tests.native.running import only_kernels
 
 ONE = """

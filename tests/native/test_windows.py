@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.subjects import tensors_in
 from tests.native.running import assert_right
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from derive.emit.live import Live
 from derive.errors import DeriveError
-from derive.live import build
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
+from derive.output.live import build
 from tests.properties import direct
 from tests.properties.grammar import Example, Input
 

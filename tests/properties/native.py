@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from derive.errors import DeriveError
-from derive.package import write_package
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
+from derive.output.package import write_package
 from derive.verify.kernels import watched
 from derive.verify.subjects import cotangent_of, tensors_in
 from tests.properties.grammar import Example

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from derive.catalogue import find
-from derive.devices import device_of
+from derive.emit.devices import device_of
 from derive.errors import DeriveError
-from derive.live import build
+from derive.notation.catalogue import find
+from derive.output.live import build
 from derive.verify.battery import cases, situation
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, disagreements

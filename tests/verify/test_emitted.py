@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from derive import build, emit
-from derive.catalogue import find, load_file
-from derive.equations import Op
 from derive.errors import DeriveError
-from derive.package import write_package
+from derive.ir.equations import Op
+from derive.notation.catalogue import find, load_file
+from derive.output.package import write_package
 from derive.verify.emitted import cases_of, first_wrong, subjects_of
 
 SPECS = """

@@ -2,9 +2,9 @@
 
 from functools import partial
 
-from derive.algebra import normal, sigma
-from derive.terms.axes import Axis, Size
-from derive.terms.elements import At, Tensor
+from derive.ir.algebra import normal, sigma
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.elements import At, Tensor
 from derive.verify.forms import changes, moved
 
 n, d = Axis("n"), Axis("d")

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from derive.catalogue import catalogue, find
-from derive.notation import axes, eq, length, op, sum, tensor, where
-from derive.recording import checks
+from derive.notation import axes, checks, eq, length, op, sum, tensor, where
+from derive.notation.catalogue import catalogue, find
 from derive.verify import places
 from derive.verify.battery import BATTERY, situation
 from derive.verify.cases import case_of, executed, world_of
-from derive.verify.reference import World, execute
+from derive.verify.places import World
+from derive.verify.reference import execute
 from derive.verify.verify import verify
 from tests.catalogue.references import REFERENCES
 from tests.derive import evaluate

@@ -11,9 +11,9 @@ from derive.backends.cpu.names import length, tensor_name, variable
 from derive.backends.cpu.statements.normal import Normal, Unsupported
 from derive.backends.cpu.statements.signs import never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
-from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.walking import index_axes, walk
-from derive.program import (
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.walking import index_axes, walk
+from derive.ir.program import (
     COMPARISONS,
     AxisValue,
     Call,
@@ -28,7 +28,7 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.terms.numbers import as_float, held
+from derive.ir.terms.numbers import as_float, held
 
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""

@@ -33,11 +33,11 @@ from derive.backends.cpu.statements.scales import with_scales
 from derive.backends.cpu.statements.spread import with_folds_spread
 from derive.backends.cpu.statements.views import without_views
 from derive.backends.cpu.writer import Writer, in_rows
-from derive.lengths.nominal import ALIKE, Nominal
-from derive.nodes.liveness import Results
-from derive.nodes.walking import axes_along, children, walk
-from derive.passes.masked_sums import with_masked_products
-from derive.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
+from derive.contract.masked_sums import with_masked_products
+from derive.facts.lengths.nominal import ALIKE, Nominal
+from derive.ir.nodes.liveness import Results
+from derive.ir.nodes.walking import axes_along, children, walk
+from derive.ir.program import Call, Index, Merged, Node, PartOf, Place, Program, Read, SizeOf, Window, base
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from sympy import Expr, expand
 
 from derive.backends.cpu.statements.merges import Parts
 from derive.backends.cpu.statements.normal import Unsupported
-from derive.equations import Op
-from derive.terms.axes import Axis, Size
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Axis, Size
 
 
 def in_turn(op: Op, parts: Parts, known: set[str], wanted: list[str], code: Callable[[Expr], str]) -> list[str]:

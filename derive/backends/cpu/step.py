@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from derive.nodes.arithmetic import ONE
-from derive.nodes.soundness import check
-from derive.nodes.substituting import put, renamed, under_names
-from derive.passes.share import share
+from derive.ir.nodes.arithmetic import ONE
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.substituting import put, renamed, under_names
+from derive.ir.program import Assign, Call, Index, Node, Program, Read, Scal, Scatter, Statement
 from derive.pipeline import Derivation
-from derive.program import Assign, Call, Index, Node, Program, Read, Scal, Scatter, Statement
+from derive.schedule.share import share
 
 
 @dataclass(frozen=True)

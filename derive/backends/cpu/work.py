@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derive.nodes.walking import walk
-from derive.program import Call, Node, Num, Read
+from derive.ir.nodes.walking import walk
+from derive.ir.program import Call, Node, Num, Read
 
 _UNITS: dict[str, float] = {
     "exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "logaddexp": 8, "expm1": 4, "log1p": 5,

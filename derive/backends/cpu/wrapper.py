@@ -16,15 +16,15 @@ from derive.backends.cpu.statements.rounded import extrema
 from derive.backends.cpu.step import descent, with_gradients
 from derive.backends.dependence import is_linear
 from derive.backends.values import Dims
-from derive.equations import Op
-from derive.lengths.length_code import lengths_of
-from derive.lengths.nominal import nominal
-from derive.nodes.liveness import Results
-from derive.passes.contraction_order import two_at_a_time
+from derive.contract.contraction_order import two_at_a_time
+from derive.facts.lengths.length_code import lengths_of
+from derive.facts.lengths.nominal import nominal
+from derive.ir.equations import Op
+from derive.ir.nodes.liveness import Results
+from derive.ir.program import Program
+from derive.ir.terms.axes import Axis, Size
+from derive.ir.terms.elements import At
 from derive.pipeline import Derivation
-from derive.program import Program
-from derive.terms.axes import Axis, Size
-from derive.terms.elements import At
 
 
 @dataclass(frozen=True)

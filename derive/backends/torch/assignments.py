@@ -11,8 +11,8 @@ from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.torch.reductions.tap_by_tap import tap_by_tap
 from derive.backends.torch.reductions.windowed_sums import summed_in_turns, with_sums_in_turns
 from derive.backends.values import Dims, Line, Value, align, permute, position, squeeze
-from derive.nodes.walking import axes_along, index_axes, reads
-from derive.program import Assign, Call, Join, Merged, Read, Reduce, Scan, Scatter, Shares, Statement
+from derive.ir.nodes.walking import axes_along, index_axes, reads
+from derive.ir.program import Assign, Call, Join, Merged, Read, Reduce, Scan, Scatter, Shares, Statement
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

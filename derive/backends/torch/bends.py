@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection
 from sympy import Dummy, Expr, expand
 
 from derive.backends.torch.pieces import is_power_of_2, is_written_out, one_sign
-from derive.lowering.lower import node as lowered
-from derive.lowering.raising import raised
-from derive.nodes.arithmetic import ZERO, chained_terms, summed
-from derive.nodes.walking import rebuilt, walk
-from derive.program import Call, Node, Read, Scal
-from derive.terms.elements import Scalar
+from derive.ir.lowering.lower import node as lowered
+from derive.ir.lowering.raising import raised
+from derive.ir.nodes.arithmetic import ZERO, chained_terms, summed
+from derive.ir.nodes.walking import rebuilt, walk
+from derive.ir.program import Call, Node, Read, Scal
+from derive.ir.terms.elements import Scalar
 
 _BENDS: dict[str, Callable[..., tuple[Node, Node]]] = {
     "relu": lambda x: (x, ZERO),

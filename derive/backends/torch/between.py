@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.values import Dims, Value
-from derive.nodes.arithmetic import ONE, multiplied
-from derive.nodes.products import is_tensor, product_factors
-from derive.passes.signs import plain as with_one_sign
-from derive.program import Call, Node, Num, Program, Read, Reduce
+from derive.ir.nodes.arithmetic import ONE, multiplied
+from derive.ir.nodes.products import is_tensor, product_factors
+from derive.ir.program import Call, Node, Num, Program, Read, Reduce
+from derive.schedule.signs import plain as with_one_sign
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

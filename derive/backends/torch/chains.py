@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-from derive.nodes.arithmetic import ONE
-from derive.nodes.products import is_matrix_product, quotient_factors
-from derive.nodes.walking import children, walk
-from derive.program import CONDITIONS, Call, Node, Num, Read, Reduce
+from derive.ir.nodes.arithmetic import ONE
+from derive.ir.nodes.products import is_matrix_product, quotient_factors
+from derive.ir.nodes.walking import children, walk
+from derive.ir.program import CONDITIONS, Call, Node, Num, Read, Reduce
 
 _LONG = 2
 """An expression that makes fewer large tensors is written with operators; one less where it may write over one.

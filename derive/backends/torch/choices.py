@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.nodes.naming import name_of
-from derive.nodes.soundness import check
-from derive.nodes.substituting import put
-from derive.nodes.walking import axes_along, node_axes, reads
-from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, Statement, base
-from derive.terms.names import free_name
+from derive.ir.nodes.naming import name_of
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import axes_along, node_axes, reads
+from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, Scatter, Statement, base
+from derive.ir.terms.names import free_name
 
 
 def choices_first(program: Program) -> Program:

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from sympy import Expr, exp, tanh
 
 from derive.backends.torch.or_nothing import in_full
-from derive.lowering.lower import node as lowered
-from derive.lowering.raising import is_finite_number, raised
-from derive.nodes.arithmetic import ZERO
-from derive.nodes.between import by_size
-from derive.nodes.substituting import put
-from derive.program import Assign, Call, Node, Read, Scal
-from derive.terms.elements import At, Scalar, Tensor
-from derive.terms.functions import expm1, sigmoid
-from derive.terms.kinks import maximum, minimum, relu, sign
+from derive.ir.lowering.lower import node as lowered
+from derive.ir.lowering.raising import is_finite_number, raised
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.between import by_size
+from derive.ir.nodes.substituting import put
+from derive.ir.program import Assign, Call, Node, Read, Scal
+from derive.ir.terms.elements import At, Scalar, Tensor
+from derive.ir.terms.functions import expm1, sigmoid
+from derive.ir.terms.kinks import maximum, minimum, relu, sign
 
 _ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 _FUNCTIONS: dict[str, Callable[..., Expr]] = {

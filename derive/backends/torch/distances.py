@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from derive.backends.values import ATOM, Dims, Value, align, is_pack
-from derive.costs.cost import is_dear
-from derive.nodes.substituting import put
-from derive.nodes.walking import node_axes, walk
-from derive.program import AxisValue, Call, Node, Num, Read, Scal, SizeOf
+from derive.facts.costs.cost import is_dear
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import node_axes, walk
+from derive.ir.program import AxisValue, Call, Node, Num, Read, Scal, SizeOf
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

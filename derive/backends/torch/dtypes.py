@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from derive.backends.torch.scalars import WHOLE, is_whole
-from derive.nodes.walking import children, walk
-from derive.program import (
+from derive.ir.nodes.walking import children, walk
+from derive.ir.program import (
     CONDITIONS,
     WIDTHS,
     AxisValue,

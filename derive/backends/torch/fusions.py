@@ -13,12 +13,12 @@ from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.torch.products_added import added_up, affine, bias_first
 from derive.backends.torch.quotients_added import quotient_added
 from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, position
-from derive.lowering.raising import is_finite_number
-from derive.nodes.arithmetic import ONE, ZERO, multiplied
-from derive.nodes.other_axes import plain, with_axes
-from derive.nodes.products import is_tensor
-from derive.nodes.walking import index_axes, node_axes, reads, walk
-from derive.program import AxisValue, Call, Node, Num, Read
+from derive.ir.lowering.raising import is_finite_number
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.ir.nodes.other_axes import plain, with_axes
+from derive.ir.nodes.products import is_tensor
+from derive.ir.nodes.walking import index_axes, node_axes, reads, walk
+from derive.ir.program import AxisValue, Call, Node, Num, Read
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.reads.slices import sliced
 from derive.backends.values import Dims, Value, is_pack, position
-from derive.nodes.products import is_tensor
-from derive.program import Call, Join, Node, Num, Read, SizeOf, Window
+from derive.ir.nodes.products import is_tensor
+from derive.ir.program import Call, Join, Node, Num, Read, SizeOf, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

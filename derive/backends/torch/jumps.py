@@ -13,13 +13,13 @@ from sympy import Dummy, Expr, Mul, S, expand
 from derive.backends.torch.compared import HOLD, Comparison, Known, raised_by_names
 from derive.backends.torch.or_nothing import in_full
 from derive.backends.torch.pieces import piece
-from derive.lowering.raising import is_finite_number
-from derive.nodes.arithmetic import ONE, ZERO, multiplied, negated, number_apart, signless, times
-from derive.nodes.products import product_factors
-from derive.nodes.walking import node_axes, reads
-from derive.passes.steps import half_of
-from derive.program import Call, Node, Num, Read, Scal
-from derive.terms.kinks import maximum, minimum, sign
+from derive.ir.lowering.raising import is_finite_number
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, negated, number_apart, signless, times
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import node_axes, reads
+from derive.ir.program import Call, Node, Num, Read, Scal
+from derive.ir.terms.kinks import maximum, minimum, sign
+from derive.schedule.steps import half_of
 
 _LARGE = 2**15
 """What half precision still holds."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from derive.backends.values import Dims, Value
-from derive.lowering.raising import is_finite_number
-from derive.nodes.arithmetic import ZERO
-from derive.nodes.walking import by_axes_once, reads
-from derive.program import Call, Node, Num, Read
+from derive.ir.lowering.raising import is_finite_number
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.walking import by_axes_once, reads
+from derive.ir.program import Call, Node, Num, Read
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -13,11 +13,11 @@ from derive.backends.torch.reads.gathers import rows_gathered
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.sizes import in_order
 from derive.backends.values import Dims, is_pack, named_by
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
-from derive.nodes.walking import axes_along, by_axes_once, node_axes, walk
-from derive.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
-from derive.terms.axes import in_all_orders
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.products import is_matrix_product, numbers_apart, product_factors
+from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, walk
+from derive.ir.program import Assign, Merged, Node, Program, Read, Reduce, Scatter, Window
+from derive.ir.terms.axes import in_all_orders
 
 
 @dataclass

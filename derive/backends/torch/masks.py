@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.nodes.naming import name_of
-from derive.nodes.other_axes import uncopied
-from derive.nodes.soundness import check
-from derive.nodes.substituting import put
-from derive.nodes.walking import axes_along, children, node_axes, reads, walk
-from derive.program import COMPARISONS, CONDITIONS, Assign, Call, Index, Node, Program, Read, Statement, base
-from derive.terms.names import free_name
+from derive.ir.nodes.naming import name_of
+from derive.ir.nodes.other_axes import uncopied
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import axes_along, children, node_axes, reads, walk
+from derive.ir.program import COMPARISONS, CONDITIONS, Assign, Call, Index, Node, Program, Read, Statement, base
+from derive.ir.terms.names import free_name
 
 _LOGIC = CONDITIONS - COMPARISONS
 

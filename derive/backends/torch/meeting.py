@@ -19,9 +19,9 @@ from sympy import Add, Dummy, Expr, degree, exp, expand
 from derive.backends.torch.bends import bent
 from derive.backends.torch.compared import HOLD, Comparison, Known
 from derive.backends.torch.pieces import Piece, one_sign, piece, settled
-from derive.nodes.arithmetic import number_apart, signed_terms, summed, times
-from derive.program import Call, Node
-from derive.terms.kinks import absolute, minimum, relu
+from derive.ir.nodes.arithmetic import number_apart, signed_terms, summed, times
+from derive.ir.program import Call, Node
+from derive.ir.terms.kinks import absolute, minimum, relu
 
 
 def met(asked: Comparison, node: Call, known: Known) -> Node | None:

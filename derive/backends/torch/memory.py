@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.layout import is_product
 from derive.backends.values import is_pack
-from derive.nodes.products import product_factors
-from derive.nodes.walking import axes_along, index_axes, node_axes, reads, walk
-from derive.program import WIDTHS, Assign, Call, Node, Program, Read, Reduce, Scatter, Shares, base
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes, reads, walk
+from derive.ir.program import WIDTHS, Assign, Call, Node, Program, Read, Reduce, Scatter, Shares, base
 
 
 @dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.nodes.products import is_tensor
-from derive.passes.signs import plain as with_one_sign
-from derive.program import Call, Node, Num
+from derive.ir.nodes.products import is_tensor
+from derive.ir.program import Call, Node, Num
+from derive.schedule.signs import plain as with_one_sign
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.reads.gathers import gathered_column
 from derive.backends.values import Dims, Value, align, position
-from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.other_axes import plain, with_axes
-from derive.nodes.products import is_tensor
-from derive.nodes.walking import axes_along, node_axes, reads, walk
-from derive.program import AxisValue, Call, Node, Read, Reduce, base
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.other_axes import plain, with_axes
+from derive.ir.nodes.products import is_tensor
+from derive.ir.nodes.walking import axes_along, node_axes, reads, walk
+from derive.ir.program import AxisValue, Call, Node, Read, Reduce, base
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

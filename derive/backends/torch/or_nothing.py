@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.walking import reads, rebuilt
-from derive.program import Assign, Call, Node, Num, Read, Scal
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.walking import reads, rebuilt
+from derive.ir.program import Assign, Call, Node, Num, Read, Scal
 
 _LARGEST = 2**127
 """What float32 still holds; beyond it a number is infinite there."""

@@ -16,13 +16,13 @@ from fractions import Fraction
 from sympy import Dummy, Expr, S, expand
 
 from derive.backends.torch.compared import Comparison, Known, on_its_side, opened, raised_by_names
-from derive.lowering.raising import is_finite_number
-from derive.nodes.arithmetic import ZERO, divisor_of
-from derive.nodes.walking import rebuilt, walk
-from derive.program import Call, Node, Read
-from derive.terms import numbers
-from derive.terms.elements import Scalar
-from derive.terms.kinks import maximum, minimum, relu
+from derive.ir.lowering.raising import is_finite_number
+from derive.ir.nodes.arithmetic import ZERO, divisor_of
+from derive.ir.nodes.walking import rebuilt, walk
+from derive.ir.program import Call, Node, Read
+from derive.ir.terms import numbers
+from derive.ir.terms.elements import Scalar
+from derive.ir.terms.kinks import maximum, minimum, relu
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from derive.backends.torch.scalars import is_given, is_never_refused, scalar_call
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
-from derive.program import CONDITIONS, Call, Node, Num
+from derive.ir.program import CONDITIONS, Call, Node, Num
 
 _BINARY = {
     "add": ("+", SUM, SUM),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.distances import DISTANCE
 from derive.backends.values import Dims, Value, align, is_pack, position
-from derive.nodes.arithmetic import ZERO, multiplied
-from derive.nodes.products import product_factors
-from derive.nodes.walking import node_axes, reads, walk
-from derive.program import AxisValue, Call, Join, Node, Num, Reduce, Scan, Shares
+from derive.ir.nodes.arithmetic import ZERO, multiplied
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import node_axes, reads, walk
+from derive.ir.program import AxisValue, Call, Join, Node, Num, Reduce, Scan, Shares
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -17,10 +17,10 @@ from derive.backends.torch.products.convolutions import convolved
 from derive.backends.torch.products.flattened import columns_apart
 from derive.backends.torch.reductions.reduction import reduction
 from derive.backends.values import Dims, Value, align, is_pack
-from derive.nodes.arithmetic import signed_terms, summed
-from derive.nodes.products import is_matrix_product, product_factors
-from derive.nodes.walking import node_axes
-from derive.program import Call, Read, Reduce
+from derive.ir.nodes.arithmetic import signed_terms, summed
+from derive.ir.nodes.products import is_matrix_product, product_factors
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import Call, Read, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.nodes.arithmetic import ONE, ZERO, multiplied
-from derive.nodes.products import product_factors
-from derive.nodes.soundness import check
-from derive.nodes.walking import axes_along, node_axes, reads
-from derive.program import Assign, AxisValue, Call, Node, Program, Read, Scatter
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.walking import axes_along, node_axes, reads
+from derive.ir.program import Assign, AxisValue, Call, Node, Program, Read, Scatter
 
 
 def put_where_nothing_is(program: Program) -> Program:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.values import Dims, Value
-from derive.nodes.arithmetic import quotient
-from derive.nodes.products import fraction, is_tensor, numbers_apart
-from derive.passes.signs import plain as with_one_sign
-from derive.program import Call, Node, Reduce
+from derive.ir.nodes.arithmetic import quotient
+from derive.ir.nodes.products import fraction, is_tensor, numbers_apart
+from derive.ir.program import Call, Node, Reduce
+from derive.schedule.signs import plain as with_one_sign
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 
 from derive.backends.values import ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
-from derive.nodes.arithmetic import is_never_negative
-from derive.nodes.walking import walk
-from derive.program import AxisValue, Call, Node, Num, Scal, SizeOf
-from derive.terms.numbers import as_decimal, as_float, as_quotient, held, with_exponent
+from derive.ir.nodes.arithmetic import is_never_negative
+from derive.ir.nodes.walking import walk
+from derive.ir.program import AxisValue, Call, Node, Num, Scal, SizeOf
+from derive.ir.terms.numbers import as_decimal, as_float, as_quotient, held, with_exponent
 
 _LONGEST = 2**63
 """What torch takes as a whole number ends here; beyond it a number is a decimal."""

@@ -10,10 +10,10 @@ from fractions import Fraction
 from sympy import Expr
 
 from derive.backends.values import PACK, is_pack
-from derive.lengths.length_code import size_code
-from derive.nodes.walking import index_axes
-from derive.program import Call, Index, Node, Num, PartOf, Place, SizeOf, Window, base
-from derive.terms.axes import Rest, Size
+from derive.facts.lengths.length_code import size_code
+from derive.ir.nodes.walking import index_axes
+from derive.ir.program import Call, Index, Node, Num, PartOf, Place, SizeOf, Window, base
+from derive.ir.terms.axes import Rest, Size
 
 _COUNTS: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 

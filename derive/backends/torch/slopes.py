@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.compared import comparison
 from derive.backends.torch.pointwise import cast
 from derive.backends.values import ATOM, Dims, Value, is_pack
-from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.walking import reads
-from derive.program import Assign, Call, Node, Read
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.walking import reads
+from derive.ir.program import Assign, Call, Node, Read
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

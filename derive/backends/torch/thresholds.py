@@ -17,15 +17,15 @@ from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.jumps import beyond, jump, one_of_three, step, step_between, weighed
 from derive.backends.torch.meeting import met
 from derive.backends.torch.or_nothing import gap_or_nothing, in_full, or_nothing
-from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.soundness import check
-from derive.nodes.walking import by_axes_once, reads, rebuilt, uses
-from derive.passes.distributing import written_where_read
-from derive.passes.finite import Finite
-from derive.passes.leftovers import without_unread
-from derive.passes.share import share
-from derive.passes.steps import clamped
-from derive.program import Assign, Call, Node, Program, Read, Scatter, Statement
+from derive.contract.distributing import written_where_read
+from derive.facts.finite import Finite
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.walking import by_axes_once, reads, rebuilt, uses
+from derive.ir.program import Assign, Call, Node, Program, Read, Scatter, Statement
+from derive.schedule.share import share
+from derive.schedule.steps import clamped
 
 _NOTHING = Finite(frozenset())
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from derive import axes, index, op, scalar, sum, tanh, tensor
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module

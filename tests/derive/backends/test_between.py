@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from derive import amax, axes, constant, emit, index, mean, op, scalar, sigmoid, softplus, sum, tanh, tensor
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from derive import axes, length, mean, op, sqrt, sum, tensor
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from derive.verify.verify import verify
 from generated._functions import spread_over_windows, window_sums
 from tests.derive.live import assert_derived, module

@@ -1,6 +1,6 @@
 """Pointwise expressions go through the memory of their first factor; single operations are written with operators."""
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import axes, exp, mean, op, rsqrt, scalar, sigmoid, size, sqrt, sum, tanh, tensor
 from tests.derive.against_loops import code_of, compare
 

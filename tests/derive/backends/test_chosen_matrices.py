@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, exp, index, op, sum, tanh, tensor, where
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from derive import axes, eq, length, mean, op, size, sum, tensor, where
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived_at, module

@@ -7,7 +7,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.fx.experimental import _config as symbols
 
 from derive import amax, axes, constant, emit, eq, exp, ne, oo, op, scalar, softplus, sum, tanh, tensor, where
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derivation_of
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, chooses, inputs_of, module

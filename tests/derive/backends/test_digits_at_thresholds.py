@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from derive.emit import render
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import axes, exp, expm1, maximum, minimum, op, relu, scalar, sign, tensor, where
 from derive.pipeline import derivation_of
-from derive.verify.reference import World, execute
+from derive.verify.places import World
+from derive.verify.reference import execute
 from tests.derive.live import chooses, module
 
 n = axes("n")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, constant, exp, op, scalar, sin, sum, tanh, tensor, where
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_alike, inputs_of, module
 

@@ -6,7 +6,7 @@ import pytest
 from torch import Tensor
 
 from derive import axes, constant, eq, length, op, sum, tanh, tensor, where
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived_at

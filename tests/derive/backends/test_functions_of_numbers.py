@@ -26,7 +26,7 @@ from derive.notation import (
     tensor,
     where,
 )
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 

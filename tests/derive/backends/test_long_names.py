@@ -8,7 +8,7 @@ from inspect import Parameter, Signature
 import pytest
 
 from derive import axes, op, sigmoid, sum, tanh, tensor
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.derive.against_loops import code_of
 
 n, d, e = axes("n d e")

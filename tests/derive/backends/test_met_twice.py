@@ -3,8 +3,8 @@
 import pytest
 
 from derive.backends.torch.products.met_twice import weighed_once
-from derive.nodes.soundness import check
-from derive.program import Assign, Call, Node, Program, Read, Reduce, Scal
+from derive.ir.nodes.soundness import check
+from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, Scal
 
 GIVEN = (("x", ("n", "d")), ("z", ("n", "d")), ("w", ("n", "j")), ("v", ("n", "j")), ("g", ("d",)))
 TWICE, DOUBLE = "dx[n, d] = a[n, d] - b[n, d]", Scal("c")

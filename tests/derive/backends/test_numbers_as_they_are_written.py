@@ -6,8 +6,8 @@ from derive import axes, exp, op, tensor
 from derive.backends.cpu.expressions import number
 from derive.backends.torch.scalars import number_code
 from derive.emit import render
+from derive.ir.program import Num
 from derive.pipeline import derivation_of
-from derive.program import Num
 from tests.derive.live import assert_derived
 
 n, h = axes("n h")

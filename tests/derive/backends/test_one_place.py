@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from derive import amax, axes, eq, exp, index, log, mean, ne, oo, op, relu, scalar, sqrt, sum, tensor, where
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, chooses, module
 

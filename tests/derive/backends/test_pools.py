@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from derive import emit
-from derive.equations import Op
-from derive.live import build
+from derive.ir.equations import Op
 from derive.notation import amax, amin, axes, length, mean, op, sum, tensor
+from derive.output.live import build
 from derive.pipeline import derivation_of
 from tests.derive.live import assert_alike, inputs_of, module
 

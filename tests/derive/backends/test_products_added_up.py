@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from derive import axes, op, sum, tensor
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.verify import verify
 from generated._functions import sum_of_products
 from tests.derive.against_loops import code_of

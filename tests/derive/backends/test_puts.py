@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from derive.backends.torch.puts import put_where_nothing_is
-from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce, Scatter, Statement
+from derive.ir.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce, Scatter, Statement
 
 ZERO, ONE = Num(Fraction(0)), Num(Fraction(1))
 X, Y = Read("x", ("n", "c")), Read("y", ("n",))

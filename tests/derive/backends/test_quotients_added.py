@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from derive import axes, op, scalar, tensor
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from derive import axes, exp, index, op, sin, sum, tanh, tensor
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, assert_derived, module
 

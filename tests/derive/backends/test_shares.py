@@ -8,9 +8,9 @@ from torch import Tensor
 
 from derive.backends.torch.reductions.shares import with_shares
 from derive.emit import render
+from derive.ir.program import Assign, Call, Program, Read, Reduce, Shares
 from derive.notation import amax, axes, exp, log, op, scalar, sum, tensor, where
 from derive.pipeline import derivation_of
-from derive.program import Assign, Call, Program, Read, Reduce, Shares
 from tests.derive.live import assert_derived, module
 
 n, c, k, i, j = axes("n c k i j")

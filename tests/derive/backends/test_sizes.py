@@ -1,8 +1,8 @@
 """How code asks for lengths."""
 
 from derive.backends.torch.sizes import Sizes
-from derive.program import Window
-from derive.terms.axes import Axis, Size
+from derive.ir.program import Window
+from derive.ir.terms.axes import Axis, Size
 
 
 def test_lengths_are_asked_for_in_one_order_whatever_their_hashes() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from derive import amax, amin, axes, length, op, tensor
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, chooses, module
 

@@ -8,6 +8,7 @@ import torch
 
 from derive.backends.torch.thresholds import without_choices
 from derive.emit import render
+from derive.ir.program import Assign, Call, Num, Program, Read, Scal, Scatter
 from derive.notation import (
     axes,
     cos,
@@ -29,7 +30,6 @@ from derive.notation import (
     where,
 )
 from derive.pipeline import derivation_of
-from derive.program import Assign, Call, Num, Program, Read, Scal, Scatter
 from tests.derive.live import chooses, module
 
 n, c = axes("n c")

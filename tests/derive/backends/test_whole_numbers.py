@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import (
     amax,
     axes,

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from derive import axes, constant, exp, mean, op, size, sqrt, sum, tensor, where
-from derive.desugaring.padding import padded
 from derive.emit import render
+from derive.ir.terms.choices import Where
+from derive.notation.spec import OpCall
 from derive.pipeline import derivation_of
-from derive.recording.spec import OpCall
-from derive.terms.choices import Where
+from derive.rules.index.padding import padded
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
 

@@ -16,20 +16,20 @@ from typing import Any
 import pytest
 from sympy import Add, Expr, S
 
-from derive.adjoint import Stepwise, stepwise
-from derive.algebra import normal
-from derive.catalogue import catalogue, find, load_file
+from derive.adjoint.chain_rule import Stepwise, stepwise
 from derive.collapse import chain, search, symmetries, vanishing, whole_form
 from derive.collapse.chain import Step
+from derive.collapse.saving import POLICIES
 from derive.collapse.vocabulary import name_sums
-from derive.equations import Op
-from derive.lowering.definitions import Definition
-from derive.saving import POLICIES
-from derive.terms.axes import free_axes, sorted_axes
+from derive.ir.algebra import normal
+from derive.ir.equations import Op
+from derive.ir.terms.axes import free_axes, sorted_axes
+from derive.notation.catalogue import catalogue, find, load_file
+from derive.schedule.definitions import Definition
 from derive.verify.battery import situation
 from derive.verify.cases import Case, scale, worst
 from derive.verify.chain import chain_world, in_order
-from derive.verify.reference import World
+from derive.verify.places import World
 from tests.derive.specs import SPECS
 
 UNSEEN = load_file(Path(__file__).parents[2] / "unseen" / "specs.py")

@@ -4,10 +4,10 @@ import torch
 
 from derive import axes, exp, index, op, relu, sum, tensor
 from derive.collapse.carried import carried
-from derive.lowering.definitions import Definition
+from derive.ir.terms.elements import At, Tensor
 from derive.notation import delta
 from derive.pipeline import derivation_of
-from derive.terms.elements import At, Tensor
+from derive.schedule.definitions import Definition
 from tests.derive.live import module
 
 n, m, d, e, v = axes("n m d e v")

@@ -4,13 +4,14 @@ import pytest
 import torch
 from sympy import loggamma
 
-from derive.catalogue import find
 from derive.collapse import vanishing
 from derive.collapse.chance import Instance
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import axes, exp, mean, op, sqrt, sum, tensor
+from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
-from derive.verify.reference import World, execute
+from derive.verify.places import World
+from derive.verify.reference import execute
 
 n, k, d, e, s = axes("n k d e s")
 r, t, u, v = axes("r=8 t=8 u=8 v=8")

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from derive import amax, axes, constant, eq, exp, index, log, mean, op, scalar, sin, sum, tensor, where
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 

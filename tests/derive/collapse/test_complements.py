@@ -6,10 +6,10 @@ from sympy import Expr, symbols, tanh
 
 from derive import axes, constant, exp, log, log1p, maximum, minimum, op, relu, softplus, tensor
 from derive import sigmoid as said
-from derive.catalogue import find
 from derive.collapse.complements import complements, tangents
+from derive.ir.terms.functions import sigmoid
+from derive.notation.catalogue import find
 from derive.pipeline import derivation_of, derive_op
-from derive.terms.functions import sigmoid
 from tests.derive.live import module
 
 n = axes("n")

@@ -5,9 +5,9 @@ import torch
 from sympy import Expr, Rational, symbols
 
 from derive.collapse.denominators import cancelled
+from derive.ir.terms.kinks import absolute, sign
 from derive.notation import axes, op, sigmoid, sqrt, sum, tensor
 from derive.pipeline import derive_op
-from derive.terms.kinks import absolute, sign
 from tests.derive.live import module
 
 x, y, t = symbols("x y t", real=True)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from derive import axes, exp, maximum, minimum, op, sigmoid, tanh, tensor, where
+from derive.collapse.saving import POLICIES
 from derive.errors import DeriveError
-from derive.live import build
-from derive.saving import POLICIES
+from derive.output.live import build
 
 n, d = axes("n d")
 

@@ -6,11 +6,11 @@ from sympy import Expr
 from torch import Tensor
 
 from derive.collapse.drawn_out import drawn_out
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Scalar
+from derive.ir.terms.elements import Tensor as Symbolic
 from derive.notation import axes, constant, maximum, minimum, op, tensor, where
 from derive.pipeline import derivation_of
-from derive.terms.choices import Where
-from derive.terms.elements import At, Scalar
-from derive.terms.elements import Tensor as Symbolic
 from tests.derive.live import module
 
 n, d = axes("n d")

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.algebra import normal, sigma
 from derive.collapse.emptied import as_if_filled, totals
 from derive.collapse.vocabulary import name_sums
-from derive.desugaring.selections import selected
-from derive.equations import Op
+from derive.ir.algebra import normal, sigma
+from derive.ir.equations import Op
+from derive.ir.terms.elements import At
+from derive.ir.terms.elements import Tensor as Named
 from derive.notation import amax, axes, constant, eq, exp, index, length, mean, ne, oo, op, sum, tensor, where
 from derive.pipeline import derivation_of
-from derive.terms.elements import At
-from derive.terms.elements import Tensor as Named
+from derive.rules.index.selections import selected
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_alike, module
 

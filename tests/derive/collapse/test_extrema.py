@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from derive.live import build
 from derive.notation import amax, amin, axes, exp, oo, op, rsqrt, tensor, where
+from derive.output.live import build
 
 n, d, k, t = axes("n d k t")
 

@@ -7,11 +7,11 @@ from sympy import Expr, Integer, Rational
 
 from derive.collapse.inversions import cannot_vanish, definitions_of, inversions, subtracted
 from derive.collapse.vocabulary import name_sums
-from derive.lengths.nominal import nominal
+from derive.facts.lengths.nominal import nominal
+from derive.ir.terms.axes import Size
+from derive.ir.terms.elements import At, Tensor
 from derive.notation import axes, exp, op, rsqrt, scalar, sigmoid, size, sum, tanh, tensor
 from derive.pipeline import derivation_of, derive_op
-from derive.terms.axes import Size
-from derive.terms.elements import At, Tensor
 from tests.derive import specs
 from tests.derive.comparison import points
 from tests.derive.evaluate import defined, forward, inputs, with_cotangents

@@ -5,13 +5,13 @@ import torch
 from sympy import Expr
 from torch import Tensor
 
-from derive.algebra import substitute
 from derive.collapse.inversions import inversions, subtracted
 from derive.collapse.left_over import left_over, marked
+from derive.ir.algebra import substitute
+from derive.ir.terms.elements import At
+from derive.ir.terms.elements import Tensor as Symbolic
 from derive.notation import axes, constant, exp, log, op, sum, tensor
 from derive.pipeline import derivation_of
-from derive.terms.elements import At
-from derive.terms.elements import Tensor as Symbolic
 from tests.derive.live import module
 
 n, d = axes("n d")

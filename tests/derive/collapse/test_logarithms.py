@@ -8,7 +8,7 @@ import torch
 from derive import amax, axes, constant, exp, log, mean, op, scalar, sum, tensor, where
 from derive.collapse.logarithms import logarithms_apart, without_logarithms
 from derive.emit import render
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derive_op
 from tests.derive.live import module
 

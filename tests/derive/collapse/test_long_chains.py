@@ -8,7 +8,7 @@ import torch
 
 from derive import axes, mean, op, relu, sqrt, sum, tanh, tensor
 from derive.collapse import local_search
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.pipeline import derive_op
 from tests.derive.live import assert_derived
 

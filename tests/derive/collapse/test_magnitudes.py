@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import axes, constant, log, mean, op, sqrt, sum, tensor
 from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived, module

@@ -3,11 +3,11 @@
 import torch
 
 from derive.collapse.masked import masked, use_masked
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, Tensor
 from derive.notation import amax, axes, constant, exp, oo, op, scalar, sigmoid, size, sqrt, sum, tensor, where
 from derive.pipeline import derivation_of
-from derive.terms.axes import Axis
-from derive.terms.choices import Where
-from derive.terms.elements import At, Tensor
 from derive.verify.verify import verify
 from tests.derive.live import assert_alike, assert_derived, module
 

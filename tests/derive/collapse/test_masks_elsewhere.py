@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, exp, index, ne, oo, op, tensor, where
-from derive.equations import Op
+from derive.ir.equations import Op
 from tests.derive.live import assert_alike, assert_derived, inputs_of, module
 
 i, j, t = axes("i j t")

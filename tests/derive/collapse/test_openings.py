@@ -7,13 +7,13 @@ from sympy import Expr, erf, exp
 
 from derive import axes, constant, mean, op, tensor
 from derive.collapse.openings import opened
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.elements import At, Tensor
 from derive.notation import erf as erf_of
 from derive.notation import exp as exp_of
 from derive.notation import pi
 from derive.notation import sqrt as sqrt_of
 from derive.pipeline import derivation_of
-from derive.terms.axes import Axis
-from derive.terms.elements import At, Tensor
 from tests.derive.live import module
 
 n = axes("n")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from derive.adjoint import stepwise
+from derive.adjoint.chain_rule import stepwise
 from derive.collapse.quotients import name_quotients
 from derive.collapse.vocabulary import name_sums
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import axes, exp, index, log, mean, op, scalar, sqrt, sum, tensor, where
 from tests.derive.evaluate import forward, inputs
 from tests.derive.live import assert_alike, assert_derived, module

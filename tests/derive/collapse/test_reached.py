@@ -1,8 +1,8 @@
 """A closed form has no definition that nothing reads, and nothing is kept for one."""
 
+from derive.collapse.saving import reached
 from derive.notation import axes, exp, log, op, sum, tensor
 from derive.pipeline import derivation_of
-from derive.saving import reached
 from tests.derive.live import assert_derived
 
 n, c = axes("n c")

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 from sympy import Expr
 
-from derive.algebra import sigma
 from derive.collapse.inversions import inversions
 from derive.collapse.relations import Relation, by_names, oriented, relations, use_relations
 from derive.collapse.vocabulary import name_sums
-from derive.equations import Op
+from derive.ir.algebra import sigma
+from derive.ir.equations import Op
+from derive.ir.terms.axes import Size, free_axes
+from derive.ir.terms.elements import At, Tensor
+from derive.ir.terms.reductions import Sigma
 from derive.notation import axes, mean, op, size, sum, tensor
 from derive.pipeline import derivation_of
-from derive.terms.axes import Size, free_axes
-from derive.terms.elements import At, Tensor
-from derive.terms.reductions import Sigma
 from tests.derive import specs
 from tests.derive.comparison import points
 from tests.derive.specs import Spec, each_spec

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from sympy import Expr, Mul
 
-from derive import algebra
 from derive.collapse import inversions, relations
 from derive.collapse.chain import Choice, Laws, close, forced
 from derive.collapse.domain import divisors, outside_domain
@@ -14,11 +13,12 @@ from derive.collapse.local_search import in_a_circle
 from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
 from derive.collapse.wholes import wholes
-from derive.lowering.definitions import Definition, circular
+from derive.ir import algebra
+from derive.ir.terms.axes import Size, free_axes
+from derive.ir.terms.elements import At, Tensor
 from derive.notation import amax, axes, exp, op, rsqrt, sum, tanh, tensor
 from derive.pipeline import derivation_of, derive_op
-from derive.terms.axes import Size, free_axes
-from derive.terms.elements import At, Tensor
+from derive.schedule.definitions import Definition, circular
 from tests.derive import specs
 from tests.derive.comparison import assert_closed_equals_stepwise, points
 from tests.derive.evaluate import backward, defined, forward, inputs

@@ -5,9 +5,9 @@ import torch
 
 from derive import amax, axes, constant, eq, exp, index, length, log, mean, ne, oo, op, relu, sum, tensor, where
 from derive.collapse.supports import Side, Support, of_definition, supports
-from derive.lowering.definitions import Definition
+from derive.ir.terms.elements import At, Tensor
 from derive.pipeline import derive_op
-from derive.terms.elements import At, Tensor
+from derive.schedule.definitions import Definition
 from tests.derive.live import assert_alike, assert_derived, module
 
 n, m, d, c, k = axes("n m d c k")

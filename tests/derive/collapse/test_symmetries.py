@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from derive.adjoint import stepwise
-from derive.catalogue import load_file
+from derive.adjoint.chain_rule import stepwise
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vocabulary import name_sums
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import axes, constant, exp, op, sin, sum, tanh, tensor
+from derive.notation.catalogue import load_file
 from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived
 

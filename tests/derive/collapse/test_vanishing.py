@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.notation import amax, amin, axes, eq, exp, index, length, log, maximum, oo, op, sum, tanh, tensor, where
 from derive.pipeline import derivation_of, derive_op
 from tests.derive.against_loops import code_of

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from derive.collapse.vocabulary import name_functions, name_sums
-from derive.equations import Op
-from derive.explaining.words import text
+from derive.ir.equations import Op
+from derive.ir.words import text
 from derive.notation import amax, axes, exp, index, maximum, mean, op, scalar, sigmoid, size, sqrt, sum, tanh, tensor
 from derive.pipeline import derivation_of, derive_op
 from derive.verify.verify import verify

@@ -4,9 +4,9 @@ import pytest
 from sympy import Expr
 
 from derive.collapse.wholes import use_wholes, wholes
+from derive.ir.terms.elements import At, Tensor
 from derive.notation import amax, axes, exp, log, op, sum, tensor
 from derive.pipeline import derivation_of
-from derive.terms.elements import At, Tensor
 
 n, m, i, j = axes("n m i j")
 

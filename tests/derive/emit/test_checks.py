@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from derive.notation import axes, concat, constant, delta, eq, index, length, op, sum, tensor, where
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from tests.derive.live import assert_alike, module
 
 n, c, d, i, j = axes("n c d i j")

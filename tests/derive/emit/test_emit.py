@@ -13,7 +13,7 @@ import torch
 
 from derive import emit
 from derive.notation import axes, exp, index, maximum, mean, minimum, op, scalar, size, sum, tanh, tensor
-from derive.package import write_package
+from derive.output.package import write_package
 from derive.pipeline import derivation_of, derive_op
 from tests.derive.live import assert_derived, module
 from tests.derive.specs import Spec, each_spec

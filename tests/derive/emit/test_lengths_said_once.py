@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, exp, length, mean, ne, op, sum, tensor, where
-from derive.equations import Op
+from derive.ir.equations import Op
 from derive.verify.verify import Verification, verify, verify_kernels
 from tests.derive.live import assert_derived, module
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from derive.notation import amax, axes, concat, eq, exp, index, length, log, mean, ne, oo, op, sum, tensor, where
-from derive.recording.spec import OpCall
+from derive.notation.spec import OpCall
 from tests.derive.against_loops import code_of
 from tests.derive.live import module
 

@@ -13,9 +13,9 @@ from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.loops.stages import is_cheap
 from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
-from derive.nodes.substituting import put
-from derive.nodes.walking import axes_along, reads
-from derive.program import Read
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import axes_along, reads
+from derive.ir.program import Read
 
 Step = Group | Product | Running
 

@@ -17,8 +17,8 @@ from derive.backends.cpu.loops.taps import lanes, overlapping
 from derive.backends.cpu.loops.vectors import InVectors
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
-from derive.nodes.walking import axes_along, index_axes
-from derive.program import Window
+from derive.ir.nodes.walking import axes_along, index_axes
+from derive.ir.program import Window
 
 _FEW = 3
 """Sums at once along an axis: more would leave more to be taken again at the end."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.walking import axes_along, index_axes, walk
-from derive.program import AxisValue, Merged, Read, base
+from derive.ir.nodes.walking import axes_along, index_axes, walk
+from derive.ir.program import AxisValue, Merged, Read, base
 
 
 def as_one(axes: tuple[str, ...], loops: Sequence[Loop], form: Normal) -> bool:

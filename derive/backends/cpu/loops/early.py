@@ -10,9 +10,9 @@ from derive.backends.cpu.loops.contiguous import in_memory_order
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls
-from derive.nodes.substituting import put
-from derive.nodes.walking import by_axes, node_axes, walk
-from derive.program import Call, Node, Read
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import by_axes, node_axes, walk
+from derive.ir.program import Call, Node, Read
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg"})
 

@@ -22,7 +22,7 @@ from derive.backends.cpu.loops.together import RowsFarOff, RowsInFours, RowsToge
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
-from derive.program import Index
+from derive.ir.program import Index
 
 
 @dataclass

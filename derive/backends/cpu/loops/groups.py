@@ -20,8 +20,8 @@ from derive.backends.cpu.loops.worth import Candidate, across, worth
 from derive.backends.cpu.products.matrices import Product, Step
 from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.work import calls, is_heavy
-from derive.nodes.walking import axes_along, index_axes
-from derive.program import Index, Merged, Read, Window
+from derive.ir.nodes.walking import axes_along, index_axes
+from derive.ir.program import Index, Merged, Read, Window
 
 
 @dataclass(frozen=True)

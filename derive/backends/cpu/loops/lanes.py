@@ -18,9 +18,9 @@ from derive.backends.cpu.loops.nests import START, fold
 from derive.backends.cpu.loops.stages import Plan, Stage, planned
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.substituting import put
-from derive.nodes.walking import axes_along
-from derive.program import Read
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import axes_along
+from derive.ir.program import Read
 
 
 def lanes_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:

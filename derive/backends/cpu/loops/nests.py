@@ -13,8 +13,8 @@ from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
-from derive.nodes.walking import axes_along, by_axes, index_axes, walk
-from derive.program import Read
+from derive.ir.nodes.walking import axes_along, by_axes, index_axes, walk
+from derive.ir.program import Read
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}

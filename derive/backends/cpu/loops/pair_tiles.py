@@ -20,8 +20,8 @@ from derive.backends.cpu.loops.stages import Plan
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy
-from derive.nodes.walking import axes_along, node_axes, walk
-from derive.program import AxisValue, Merged, Read
+from derive.ir.nodes.walking import axes_along, node_axes, walk
+from derive.ir.program import AxisValue, Merged, Read
 
 _ALL = "TILE_ROWS * TILE_COLUMNS"
 _MOST = 2  # folds whose sums fit the registers

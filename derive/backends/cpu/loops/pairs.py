@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from derive.backends.cpu.products.matrices import Step
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.other_axes import plain_by_axes, with_axes
-from derive.nodes.walking import by_axes, by_axes_once
-from derive.program import Read
+from derive.ir.nodes.other_axes import plain_by_axes, with_axes
+from derive.ir.nodes.walking import by_axes, by_axes_once
+from derive.ir.program import Read
 
 Tables = Mapping[str, tuple[str, ...]]
 """What loops write, each with its axes."""

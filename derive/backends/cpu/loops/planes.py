@@ -14,10 +14,10 @@ from itertools import product
 from derive.backends.cpu.loops.blocks import InBlocks
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
-from derive.nodes.arithmetic import ZERO, multiplied
-from derive.nodes.products import by_axes, product_factors
-from derive.nodes.walking import axes_along, index_axes, node_axes
-from derive.program import Index, Node, Window
+from derive.ir.nodes.arithmetic import ZERO, multiplied
+from derive.ir.nodes.products import by_axes, product_factors
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes
+from derive.ir.program import Index, Node, Window
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.loops.taps import in_vectors
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
-from derive.program import Read
+from derive.ir.program import Read
 
 
 @dataclass

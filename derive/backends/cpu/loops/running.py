@@ -12,8 +12,8 @@ from derive.backends.cpu.loops.nests import START, extent, fold
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Normal, Running
 from derive.backends.cpu.writer import Writer
-from derive.nodes.walking import axes_along
-from derive.program import Read, Run
+from derive.ir.nodes.walking import axes_along
+from derive.ir.program import Read, Run
 
 
 def print_running(step: Running, form: Normal, out: Writer) -> None:

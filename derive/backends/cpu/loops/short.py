@@ -17,8 +17,8 @@ from derive.backends.cpu.loops.stages import Plan, planned
 from derive.backends.cpu.names import length
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
-from derive.nodes.walking import axes_along, index_axes
-from derive.program import Index, Merged, Read, Window
+from derive.ir.nodes.walking import axes_along, index_axes
+from derive.ir.program import Index, Merged, Read, Window
 
 
 def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:

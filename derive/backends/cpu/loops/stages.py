@@ -13,8 +13,8 @@ from derive.backends.cpu.loops.early import invariants_first
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy
-from derive.nodes.walking import index_axes, walk
-from derive.program import Index, Merged, Node, Read, Window
+from derive.ir.nodes.walking import index_axes, walk
+from derive.ir.program import Index, Merged, Node, Read, Window
 
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
 

@@ -16,7 +16,7 @@ from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.backends.cpu.work import calls, is_heavy
-from derive.nodes.walking import node_axes
+from derive.ir.nodes.walking import node_axes
 
 
 def streams(plan: Plan) -> bool:

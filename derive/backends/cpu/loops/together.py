@@ -20,8 +20,8 @@ from derive.backends.cpu.loops.vectors import FOUR, Width
 from derive.backends.cpu.names import variable
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy
-from derive.nodes.walking import axes_along
-from derive.program import Read
+from derive.ir.nodes.walking import axes_along
+from derive.ir.program import Read
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from derive.backends.cpu.loops.contiguous import as_one
 from derive.backends.cpu.products.matrices import Step
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.lengths.nominal import NOMINAL
-from derive.nodes.walking import axes_along, by_axes
-from derive.program import Read
+from derive.facts.lengths.nominal import NOMINAL
+from derive.ir.nodes.walking import axes_along, by_axes
+from derive.ir.program import Read
 
 if TYPE_CHECKING:
     from derive.backends.cpu.loops.groups import Group

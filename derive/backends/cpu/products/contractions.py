@@ -13,8 +13,8 @@ from derive.backends.cpu.products.factors import numbers_and_two
 from derive.backends.cpu.products.matrices import Matrix, Product, Step, plain, whole_axes
 from derive.backends.cpu.products.windowed import added_in_windows, lying, windowed
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
-from derive.nodes.walking import index_axes, node_axes, walk
-from derive.program import Node, Read, Scan
+from derive.ir.nodes.walking import index_axes, node_axes, walk
+from derive.ir.program import Node, Read, Scan
 
 
 def with_products(normal: Normal) -> list[Step]:

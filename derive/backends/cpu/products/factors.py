@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from derive.nodes.products import product_factors
-from derive.nodes.walking import node_axes
-from derive.program import Call, Node
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import Call, Node
 
 
 def numbers_and_two(value: Node) -> tuple[tuple[Node, ...], list[Node]]:

@@ -12,9 +12,9 @@ from fractions import Fraction
 
 from derive.backends.cpu.products.matrices import Matrix, Phase, Product, Wide
 from derive.backends.cpu.statements.normal import Normal
-from derive.nodes.arithmetic import ONE, ZERO, summed
-from derive.nodes.walking import axes_along, by_axes_once
-from derive.program import Call, Index, Node, Num, Place, Read, Scal, SizeOf, Window
+from derive.ir.nodes.arithmetic import ONE, ZERO, summed
+from derive.ir.nodes.walking import axes_along, by_axes_once
+from derive.ir.program import Call, Index, Node, Num, Place, Read, Scal, SizeOf, Window
 
 
 @dataclass(frozen=True)

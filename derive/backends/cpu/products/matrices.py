@@ -8,8 +8,8 @@ from math import gcd
 
 from derive.backends.cpu.names import axis_name
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
-from derive.nodes.walking import axes_along, reads
-from derive.program import Index, Merged, Node, Read
+from derive.ir.nodes.walking import axes_along, reads
+from derive.ir.program import Index, Merged, Node, Read
 
 
 def whole_axes(index: Index) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.chains import Chain
 from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.statements.normal import FOLDS, Loop
-from derive.nodes.arithmetic import ONE
-from derive.nodes.walking import axes_along, walk
-from derive.program import AxisValue, Call, Node, Num, Read, SizeOf
+from derive.ir.nodes.arithmetic import ONE
+from derive.ir.nodes.walking import axes_along, walk
+from derive.ir.program import AxisValue, Call, Node, Num, Read, SizeOf
 
 _IDENTITY = dict(zip(FOLDS, (0.0, -math.inf, math.inf), strict=True))
 _AT_MINUS_INFINITY = {"exp": 0.0, "sigmoid": 0.0, "softplus": 0.0, "relu": 0.0}

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.names import variable
 from derive.backends.cpu.products.matrices import Matrix
-from derive.nodes.arithmetic import ZERO
-from derive.program import Index, Merged, Place, Window
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.program import Index, Merged, Place, Window
 
 
 class Step(NamedTuple):

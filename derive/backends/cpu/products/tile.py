@@ -18,7 +18,7 @@ from derive.backends.cpu.products.chains import Chain, behind, is_larger, leadin
 from derive.backends.cpu.products.matrices import Matrix, Product, called
 from derive.backends.cpu.products.reach import Offset, reach
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
-from derive.program import AxisValue, Index, Node, Read, Scal, Window
+from derive.ir.program import AxisValue, Index, Node, Read, Scal, Window
 
 
 @dataclass(frozen=True)

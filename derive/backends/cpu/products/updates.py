@@ -12,9 +12,9 @@ from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.chains import Chain, Step, names_read, names_written
 from derive.backends.cpu.products.matrices import Matrix, Product
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import ONE
-from derive.nodes.walking import node_axes, reads
-from derive.program import Call, Node, Read
+from derive.ir.nodes.arithmetic import ONE
+from derive.ir.nodes.walking import node_axes, reads
+from derive.ir.program import Call, Node, Read
 
 
 def with_updates(steps: list[Step | Chain], form: Normal) -> list[Step | Chain]:

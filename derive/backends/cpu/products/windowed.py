@@ -13,9 +13,9 @@ from derive.backends.cpu.products.factors import numbers_and_two
 from derive.backends.cpu.products.gathered import gathered
 from derive.backends.cpu.products.matrices import Matrix, Product, plain, whole_axes
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import ZERO
-from derive.nodes.walking import axes_along, index_axes, node_axes
-from derive.program import Index, Merged, Node, Place, Read, Window
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes
+from derive.ir.program import Index, Merged, Node, Place, Read, Window
 
 MOST_AXES = 8
 """Axes of one side of an operand, as many as `windows.h` has room for."""

@@ -12,7 +12,7 @@ from derive.backends.cpu.products.matrices import Phase, Product, Wide
 from derive.backends.cpu.products.steps import Steps
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
-from derive.program import Node, Read
+from derive.ir.program import Node, Read
 
 
 def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds: str = "") -> None:

@@ -13,9 +13,9 @@ from derive.backends.cpu.loops.contiguous import in_memory_order
 from derive.backends.cpu.products.matrices import Step
 from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
-from derive.nodes.substituting import put
-from derive.nodes.walking import node_axes, walk
-from derive.program import Call, Node, Read
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import node_axes, walk
+from derive.ir.program import Call, Node, Read
 
 
 def costly_first(steps: list[Step], form: Normal) -> list[Step]:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.backends.cpu.statements.normal import Normal
-from derive.nodes.walking import reads
-from derive.program import Call, Node, Num
+from derive.ir.nodes.walking import reads
+from derive.ir.program import Call, Node, Num
 
 _PLACES = 4  # digits behind the point
 

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.statements.signs import never_positive
-from derive.nodes.arithmetic import ZERO
-from derive.nodes.substituting import put
-from derive.nodes.walking import node_axes, walk
-from derive.program import Call, Node, Num, Read
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import node_axes, walk
+from derive.ir.program import Call, Node, Num, Read
 
 
 def with_masks_last(form: Normal) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from derive.nodes.walking import axes_along, index_axes, node_axes, rebuilt, walk
-from derive.program import (
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes, rebuilt, walk
+from derive.ir.program import (
     AxisValue,
     Call,
     Index,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.work import whole_exponent
-from derive.program import Call, Node, Num, Read
+from derive.ir.program import Call, Node, Num, Read
 
 _CLOSE = 1e-12  # two ways to write one number, in double precision
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
-from derive.nodes.walking import walk
-from derive.program import AxisValue, Index, Merged, Node, PartOf, Place, Read, Scan, Window, base
-from derive.terms.names import free_name
+from derive.ir.nodes.walking import walk
+from derive.ir.program import AxisValue, Index, Merged, Node, PartOf, Place, Read, Scan, Window, base
+from derive.ir.terms.names import free_name
 
 
 class Pair(NamedTuple):

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from derive.backends.cpu.statements.merges import split_merged
-from derive.lengths.nominal import ALIKE, Nominal
-from derive.nodes.arithmetic import ONE, ZERO
-from derive.nodes.products import is_matrix_product
-from derive.nodes.walking import axes_along, node_axes, reads, walk
-from derive.program import (
+from derive.facts.lengths.nominal import ALIKE, Nominal
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.products import is_matrix_product
+from derive.ir.nodes.walking import axes_along, node_axes, reads, walk
+from derive.ir.program import (
     CONDITIONS,
     Assign,
     Call,
@@ -36,7 +36,7 @@ from derive.program import (
     SizeOf,
     Window,
 )
-from derive.terms.names import free_name
+from derive.ir.terms.names import free_name
 
 FOLDS = ("sum", "amax", "amin")
 CHANGES = {"add": "sum", "raise": "amax", "lower": "amin"}

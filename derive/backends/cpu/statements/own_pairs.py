@@ -10,11 +10,11 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.own_pairs import of_one_set, without_own_pairs
-from derive.nodes.products import product_factors
-from derive.nodes.walking import node_axes, walk
-from derive.program import Call, Node, Num, Read
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.own_pairs import of_one_set, without_own_pairs
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import node_axes, walk
+from derive.ir.program import Call, Node, Num, Read
 
 _INFINITE_AT_0 = frozenset({"rsqrt", "div", "log"})
 

@@ -12,9 +12,9 @@ from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Normal, Unsupported
 from derive.backends.cpu.writer import Writer
-from derive.nodes.substituting import put
-from derive.nodes.walking import places, walk
-from derive.program import Assign, AxisValue, Call, Node, Num, Program, Read
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import places, walk
+from derive.ir.program import Assign, AxisValue, Call, Node, Num, Program, Read
 
 _WHOLE = {"add": "+", "sub": "-", "mul": "*"}
 _EXTREMA = {"maximum": "at_least", "minimum": "at_most"}

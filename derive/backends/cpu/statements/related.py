@@ -17,10 +17,10 @@ from functools import partial
 
 from derive.backends.cpu.statements.monomials import Monomial, Monomials, values_of
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import signed_terms, summed
-from derive.nodes.substituting import put
-from derive.nodes.walking import reads, walk
-from derive.program import Call, Node, Num, Read
+from derive.ir.nodes.arithmetic import signed_terms, summed
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import reads, walk
+from derive.ir.program import Call, Node, Num, Read
 
 _TWO = Num(Fraction(2))
 _PLAIN = Monomials({})

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import ZERO
-from derive.nodes.ties import told_by_sign
-from derive.nodes.walking import reads, walk
-from derive.program import Call, Node, Program, Read, Reduce, Scan, Scatter
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.ties import told_by_sign
+from derive.ir.nodes.walking import reads, walk
+from derive.ir.program import Call, Node, Program, Read, Reduce, Scan, Scatter
 
 _KINDS = frozenset({"amax", "amin", "raise", "lower"})
 _PASS_ON = frozenset({"maximum", "minimum", "relu", "where", "neg"})

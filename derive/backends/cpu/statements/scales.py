@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.arithmetic import ONE
-from derive.nodes.substituting import put
-from derive.nodes.walking import reads, walk
-from derive.program import Call, Node, Num, Read
+from derive.ir.nodes.arithmetic import ONE
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import reads, walk
+from derive.ir.program import Call, Node, Num, Read
 
 
 def with_scales(form: Normal) -> None:

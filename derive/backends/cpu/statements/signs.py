@@ -10,8 +10,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from derive.backends.cpu.statements.normal import Normal
-from derive.nodes.walking import reads
-from derive.program import AxisValue, Call, Index, Node, Num, Read, SizeOf
+from derive.ir.nodes.walking import reads
+from derive.ir.program import AxisValue, Call, Index, Node, Num, Read, SizeOf
 
 _NOT_NEGATIVE = frozenset(
     "exp sigmoid sigmoid_of_size softplus one_plus_erf relu absolute sqrt cosh".split()  # noqa: SIM905, rsqrt(-0) is

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.nodes.walking import node_axes
-from derive.program import Read
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import Read
 
 
 def with_folds_spread(form: Normal) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
-from derive.program import Index, Merged, Node, PartOf, Place, Read, SizeOf, base
+from derive.ir.program import Index, Merged, Node, PartOf, Place, Read, SizeOf, base
 
 
 def without_views(form: Normal) -> None:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 from derive.backends.torch.products.flattened import Size
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import product_factors
-from derive.nodes.walking import by_axes_once, node_axes, reads
-from derive.program import Node, Read, Reduce
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import by_axes_once, node_axes, reads
+from derive.ir.program import Node, Read, Reduce
 
 FEW_ROWS = 64
 """So many may be added one after another, as `sum_of_rows` does as well (`templates/functions.py.j2`)."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from derive.backends.values import Value, is_pack, permute
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import fraction, product_factors
-from derive.nodes.walking import by_axes_once, node_axes
-from derive.passes.divided_factors import as_product
-from derive.program import Call, Node, Read, Reduce, Scatter
+from derive.contract.divided_factors import as_product
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.products import fraction, product_factors
+from derive.ir.nodes.walking import by_axes_once, node_axes
+from derive.ir.program import Call, Node, Read, Reduce, Scatter
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

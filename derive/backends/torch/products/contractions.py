@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from derive.backends.torch.products.by_vectors import Known, is_by_one_each, times_vector
 from derive.backends.torch.products.flattened import Size, flattened, from_the_left, lying
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
-from derive.nodes.products import product_factors
-from derive.nodes.walking import node_axes
-from derive.program import Call, Node, Reduce
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import Call, Node, Reduce
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from derive.backends.torch.reads.read import read
 from derive.backends.torch.reads.slices import flipped, reached, sliced
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
-from derive.nodes.arithmetic import multiplied, quotient
-from derive.nodes.products import fraction, numbers_apart, product_factors
-from derive.nodes.walking import axes_along, node_axes
-from derive.program import Index, Node, Read, Reduce, Scatter, SizeOf, Window, base
+from derive.ir.nodes.arithmetic import multiplied, quotient
+from derive.ir.nodes.products import fraction, numbers_apart, product_factors
+from derive.ir.nodes.walking import axes_along, node_axes
+from derive.ir.program import Index, Node, Read, Reduce, Scatter, SizeOf, Window, base
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

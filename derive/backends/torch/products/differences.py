@@ -13,17 +13,17 @@ from dataclasses import replace
 
 from derive.backends.torch.products.met_twice import weighed_once
 from derive.backends.torch.products.zeros import read_roughly, read_smoothly, read_through
-from derive.nodes.arithmetic import ZERO, multiplied
-from derive.nodes.naming import name_of
-from derive.nodes.own_pairs import of_one_set, without_own_pairs
-from derive.nodes.products import is_of_differences, is_outer_difference, is_tensor, product_factors
-from derive.nodes.soundness import check
-from derive.nodes.substituting import axes_of, put
-from derive.nodes.walking import node_axes, reads, rebuilt, walk
-from derive.passes.share import nameless, read_as
-from derive.passes.sums_apart import differences_apart
-from derive.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Statement
-from derive.terms.names import free_name
+from derive.contract.sums_apart import differences_apart
+from derive.ir.nodes.arithmetic import ZERO, multiplied
+from derive.ir.nodes.naming import name_of
+from derive.ir.nodes.own_pairs import of_one_set, without_own_pairs
+from derive.ir.nodes.products import is_of_differences, is_outer_difference, is_tensor, product_factors
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.substituting import axes_of, put
+from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk
+from derive.ir.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Statement
+from derive.ir.terms.names import free_name
+from derive.schedule.share import nameless, read_as
 
 
 def differences_in_float64(backward: Program) -> Program:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from derive.backends.values import Dims, Value, align, is_pack, permute, position, squeeze
-from derive.nodes.distances import Apart, coordinates, summed_apart, weighed_apart
-from derive.program import Node, Reduce
+from derive.ir.nodes.distances import Apart, coordinates, summed_apart, weighed_apart
+from derive.ir.program import Node, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 
 from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, position
-from derive.nodes.walking import axes_along
-from derive.program import Merged, Node, Read
+from derive.ir.nodes.walking import axes_along
+from derive.ir.program import Merged, Node, Read
 
 Size = Callable[[str], str]
 

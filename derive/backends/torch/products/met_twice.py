@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from derive.nodes.arithmetic import multiplied, signed_terms, summed
-from derive.nodes.other_axes import plain_by_axes, with_axes
-from derive.nodes.products import fraction, is_outer_difference, product_factors
-from derive.nodes.substituting import put
-from derive.nodes.walking import node_axes, uses
-from derive.passes.leftovers import without_unread
-from derive.program import Assign, Call, Node, Program, Read, Reduce
+from derive.ir.nodes.arithmetic import multiplied, signed_terms, summed
+from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.other_axes import plain_by_axes, with_axes
+from derive.ir.nodes.products import fraction, is_outer_difference, product_factors
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import node_axes, uses
+from derive.ir.program import Assign, Call, Node, Program, Read, Reduce
 
 
 @dataclass(frozen=True)

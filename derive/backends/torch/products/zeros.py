@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 
-from derive.nodes.walking import reads
-from derive.program import WIDTHS, Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter
+from derive.ir.nodes.walking import reads
+from derive.ir.program import WIDTHS, Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter
 
 _SMOOTH = frozenset({"add", "sub", "neg", "mul", "exp", "tanh", "sigmoid", "softplus", "sin", "cos", "erf"}) | WIDTHS
 _POWERS = [Num(Fraction(n)) for n in (1, 2, 3, 4)]

@@ -10,9 +10,9 @@ from derive.backends.torch.reads.index_tensors import index_tensor, indexed
 from derive.backends.torch.reads.slices import span, subscript
 from derive.backends.torch.sizes import Sizes
 from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze, unsqueeze
-from derive.nodes.products import is_tensor
-from derive.nodes.walking import axes_along, index_axes
-from derive.program import Index, Merged, Node, Place, Read, SizeOf, Window
+from derive.ir.nodes.products import is_tensor
+from derive.ir.nodes.walking import axes_along, index_axes
+from derive.ir.program import Index, Merged, Node, Place, Read, SizeOf, Window
 
 
 def gathered(

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from derive.backends.torch.sizes import Sizes, length, packs
 from derive.backends.values import ATOM, PACK, Dims, Value, align, is_pack
-from derive.nodes.walking import axes_along, index_axes
-from derive.program import Arithmetic, Index, Merged, Node, PartOf, Place, Read, SizeOf, Window
+from derive.ir.nodes.walking import axes_along, index_axes
+from derive.ir.program import Arithmetic, Index, Merged, Node, PartOf, Place, Read, SizeOf, Window
 
 
 def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:

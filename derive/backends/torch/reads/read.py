@@ -11,8 +11,8 @@ from derive.backends.torch.reads.skewed import skewed
 from derive.backends.torch.reads.slices import windowed
 from derive.backends.torch.sizes import Sizes
 from derive.backends.values import Dims, Value, is_pack, named_by, squeeze
-from derive.nodes.walking import axes_along
-from derive.program import Arithmetic, Merged, Node, PartOf, Read
+from derive.ir.nodes.walking import axes_along
+from derive.ir.program import Arithmetic, Merged, Node, PartOf, Read
 
 
 def read(

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from derive.backends.torch.sizes import Sizes, length, packs
 from derive.backends.values import PACK, Dims, Value, permute, position
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.walking import index_axes
-from derive.program import Index, Merged, PartOf, Place, Read
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.walking import index_axes
+from derive.ir.program import Index, Merged, PartOf, Place, Read
 
 
 def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple[Value, Read] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from derive.backends.torch.sizes import Sizes
 from derive.backends.values import Value, is_pack, position
-from derive.program import Index, Node, Read, Window
+from derive.ir.program import Index, Node, Read, Window
 
 
 @dataclass(frozen=True)

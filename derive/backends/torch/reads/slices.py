@@ -8,7 +8,7 @@ from derive.backends.torch.reads.index_tensors import indexed
 from derive.backends.torch.sizes import Sizes
 from derive.backends.turned import forwards
 from derive.backends.values import Dim, Dims, Value, is_pack, position
-from derive.program import Index, Node, Read, Window
+from derive.ir.program import Index, Node, Read, Window
 
 
 def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.reads.gathers import along, column, whole_index
 from derive.backends.torch.scalars import number_code
 from derive.backends.values import ATOM, Value, is_pack, permute, position
-from derive.nodes.products import is_tensor
-from derive.nodes.walking import axes_along, index_axes, walk
-from derive.program import Call, Index, Merged, Node, Num, Read, Reduce, Scatter
+from derive.ir.nodes.products import is_tensor
+from derive.ir.nodes.walking import axes_along, index_axes, walk
+from derive.ir.program import Call, Index, Merged, Node, Num, Read, Reduce, Scatter
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -13,11 +13,11 @@ from sympy import Expr, Integer
 
 from derive.backends.torch.reads.slices import subscript
 from derive.backends.values import Dims, Line, Value, is_pack
-from derive.lowering.raising import expanded
-from derive.nodes.arithmetic import ONE, ZERO, multiplied
-from derive.nodes.products import product_factors
-from derive.nodes.walking import node_axes
-from derive.program import AxisValue, Call, Node, Read, Reduce, base
+from derive.ir.lowering.raising import expanded
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import AxisValue, Call, Node, Read, Reduce, base
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -9,8 +9,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from derive.backends.values import Line, is_pack
-from derive.nodes.walking import node_axes
-from derive.program import Scatter, Window
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import Scatter, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

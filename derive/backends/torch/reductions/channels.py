@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from derive.backends.convolution_roles import Convolution, one_signal, roles
 from derive.backends.torch.reductions.windowed_sums import added_in_turns, made_in_turns
 from derive.backends.values import Dims, Line, is_pack
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import fraction
-from derive.nodes.walking import axes_along, node_axes
-from derive.program import Assign, Index, Reduce, Scatter, Window
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.products import fraction
+from derive.ir.nodes.walking import axes_along, node_axes
+from derive.ir.program import Assign, Index, Reduce, Scatter, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from derive.backends.values import align, is_pack, position
-from derive.nodes.walking import index_axes
-from derive.program import Read, Scatter
+from derive.ir.nodes.walking import index_axes
+from derive.ir.program import Read, Scatter
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

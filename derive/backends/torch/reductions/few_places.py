@@ -13,9 +13,9 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from derive.backends.values import PRODUCT, Dims, Value, is_pack
-from derive.nodes.arithmetic import ZERO
-from derive.nodes.walking import index_axes
-from derive.program import Call, Index, Merged, Node, Num, Place, Read, Reduce, SizeOf, Window, base
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.walking import index_axes
+from derive.ir.program import Call, Index, Merged, Node, Num, Place, Read, Reduce, SizeOf, Window, base
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.reads.slices import reached, subscript
 from derive.backends.values import Line, Value, is_pack, permute
-from derive.nodes.walking import node_axes
-from derive.program import Scatter, Window
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import Scatter, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

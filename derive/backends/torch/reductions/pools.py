@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from derive.backends.torch.reads.slices import reached, sliced
 from derive.backends.torch.reductions.boxes import said
 from derive.backends.values import ATOM, UNARY, Value, is_pack, squeeze
-from derive.nodes.arithmetic import multiplied
-from derive.program import Node, Read, Reduce, SizeOf, Window
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.program import Node, Read, Reduce, SizeOf, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -20,10 +20,10 @@ from derive.backends.torch.reductions.bands import in_band
 from derive.backends.torch.reductions.few_places import place_by_place, sum_of_few
 from derive.backends.torch.reductions.pools import pooled
 from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, position, squeeze, swap, unsqueeze
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import is_matrix_product, numbers_apart, product_factors
-from derive.nodes.walking import by_axes_once, children, index_axes, node_axes
-from derive.program import Call, Index, Node, Read, Reduce
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.products import is_matrix_product, numbers_apart, product_factors
+from derive.ir.nodes.walking import by_axes_once, children, index_axes, node_axes
+from derive.ir.program import Call, Index, Node, Read, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from derive.backends.values import Dims, Value, align, position
-from derive.nodes.arithmetic import ONE, ZERO, quotient
-from derive.nodes.other_axes import with_axes
-from derive.nodes.products import by_axes
-from derive.nodes.walking import axes_along, by_axes_once, node_axes, walk
-from derive.program import Assign, AxisValue, Call, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
-from derive.terms.axes import Axis
+from derive.ir.nodes.arithmetic import ONE, ZERO, quotient
+from derive.ir.nodes.other_axes import with_axes
+from derive.ir.nodes.products import by_axes
+from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, walk
+from derive.ir.program import Assign, AxisValue, Call, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
+from derive.ir.terms.axes import Axis
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, unmasked, up_to
 from derive.backends.values import ATOM, Value, position
-from derive.nodes.arithmetic import ONE, ZERO, multiplied, quotient
-from derive.nodes.products import by_axes, is_matrix_product, product_factors
-from derive.nodes.walking import node_axes, reads, walk
-from derive.passes.masked_sums import as_product, masked_factor
-from derive.passes.share import share
-from derive.program import Assign, Call, Node, Program, Reduce, Scan, Scatter
-from derive.terms.axes import Axis
+from derive.contract.masked_sums import as_product, masked_factor
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, quotient
+from derive.ir.nodes.products import by_axes, is_matrix_product, product_factors
+from derive.ir.nodes.walking import node_axes, reads, walk
+from derive.ir.program import Assign, Call, Node, Program, Reduce, Scan, Scatter
+from derive.ir.terms.axes import Axis
+from derive.schedule.share import share
 
 
 def with_scans(program: Program, same_length: Callable[[str, str], bool], maxima: Mapping[str, Assign]) -> Program:

@@ -24,10 +24,10 @@ from derive.backends.torch.reductions.channels import adds_by_tap
 from derive.backends.torch.reductions.extrema import extremum
 from derive.backends.torch.reductions.taps import through_windows
 from derive.backends.values import Dims, Line, is_pack
-from derive.nodes.arithmetic import multiplied
-from derive.nodes.products import is_tensor
-from derive.nodes.walking import axes_along, node_axes
-from derive.program import (
+from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.products import is_tensor
+from derive.ir.nodes.walking import axes_along, node_axes
+from derive.ir.program import (
     Call,
     Node,
     Read,

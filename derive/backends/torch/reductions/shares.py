@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from derive.backends.torch.layout import is_product
 from derive.backends.values import Dims, Value, align, position
-from derive.nodes.arithmetic import quotient
-from derive.nodes.products import fraction
-from derive.nodes.substituting import put
-from derive.nodes.walking import by_axes_once, node_axes, reads, walk
-from derive.passes.leftovers import without_unread
-from derive.program import Assign, Call, Node, Program, Read, Reduce, Scatter, Shares
-from derive.terms.axes import Axis
+from derive.ir.nodes.arithmetic import quotient
+from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.products import fraction
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import by_axes_once, node_axes, reads, walk
+from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, Scatter, Shares
+from derive.ir.terms.axes import Axis
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

@@ -12,10 +12,10 @@ from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.reductions.runs import BEYOND
 from derive.backends.torch.reductions.taps import at_taps, loops, turn
 from derive.backends.values import Dims, Line, is_pack
-from derive.nodes.products import product_factors
-from derive.nodes.substituting import put
-from derive.nodes.walking import node_axes, walk
-from derive.program import COMPARISONS, Assign, Call, Node, Num, Read, Reduce, Scal, Window
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import node_axes, walk
+from derive.ir.program import COMPARISONS, Assign, Call, Node, Num, Read, Reduce, Scal, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

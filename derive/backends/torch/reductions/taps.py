@@ -16,9 +16,9 @@ from derive.backends.torch.reads.slices import behind, flipped, span, subscript
 from derive.backends.torch.reductions.frames import frames_added
 from derive.backends.turned import forwards
 from derive.backends.values import Dims, Line, is_pack, permute, unsqueeze
-from derive.nodes.products import is_tensor
-from derive.nodes.walking import index_axes, node_axes, reads, walk
-from derive.program import (
+from derive.ir.nodes.products import is_tensor
+from derive.ir.nodes.walking import index_axes, node_axes, reads, walk
+from derive.ir.program import (
     Arithmetic,
     Assign,
     AxisValue,

@@ -15,10 +15,10 @@ from derive.backends.torch.memory import is_wide
 from derive.backends.torch.reads.slices import subscript
 from derive.backends.torch.reductions.taps import at_taps, loops, turn
 from derive.backends.values import Dims, Line, is_pack
-from derive.nodes.products import product_factors
-from derive.nodes.substituting import put
-from derive.nodes.walking import by_axes, node_axes, walk
-from derive.program import Assign, Call, Node, Read, Reduce, Window
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.substituting import put
+from derive.ir.nodes.walking import by_axes, node_axes, walk
+from derive.ir.program import Assign, Call, Node, Read, Reduce, Window
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer

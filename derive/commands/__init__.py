@@ -1,1 +1,0 @@
-"""The commands behind `derive`, each a function whose annotations are its options."""

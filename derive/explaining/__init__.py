@@ -1,1 +1,0 @@
-"""A derivation for its readers: on the terminal, as a docstring, as a LaTeX document."""

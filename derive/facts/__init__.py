@@ -1,0 +1,1 @@
+"""What is known of a value, a length and a cost."""

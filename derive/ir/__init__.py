@@ -1,0 +1,1 @@
+"""Two representations, equations of SymPy and programs of nodes: data, validity, traversal, substitution, printing."""

@@ -1,0 +1,357 @@
+"""The program: ordered statements over named axes, with no dimensions, no torch and no SymPy.
+
+    statement  ::=  name[axes] = node  |  name[axes] (+, max, min)= scatter of node over axes at slots
+    node       ::=  number | scalar | size(axis) | axis | name[index] | fn(node, …) | reduce(kind, axes, node)
+                | scan(to, over, relation, node) | shares(axes, node) | run(to, over, relation, node, name[index])
+    index      ::=  axis | merge(axis or place, …) | part(index, k) | name[index] | step*axis + … + offset
+                | step*index + … + offset
+
+A backend that prints loops can start from here as well as one that prints whole-tensor calls. `soundness.check` holds
+after every pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from operator import is_
+from typing import Any
+
+from derive.ir.terms.numbers import as_decimal, as_quotient, decimal, with_exponent
+
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+CONDITIONS = COMPARISONS | {"and", "or", "not"}
+"""The functions whose values are true or false."""
+
+WIDTHS = frozenset({"as_float64", "narrow"})
+"""In float64, and in the dtype of the inputs again; the very tensor, where it is in that dtype already."""
+
+
+@dataclass(frozen=True)
+class Num:
+    value: Fraction | float
+
+    def __str__(self) -> str:
+        value = self.value
+        if not isinstance(value, Fraction):
+            return str(value)
+        return with_exponent(value) or decimal(value) or _quotient(value)
+
+
+def _quotient(value: Fraction) -> str:
+    top, bottom = map(as_decimal, as_quotient(abs(value)))
+    return ("-" if value < 0 else "") + (top if bottom == "1" else f"{top}/{bottom}")
+
+
+@dataclass(frozen=True)
+class Scal:
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    axis: str
+
+    def __str__(self) -> str:
+        return f"size({base(self.axis)})"
+
+
+@dataclass(frozen=True)
+class AxisValue:
+    """An axis used as a number: `j <= i`."""
+
+    axis: str
+
+    def __str__(self) -> str:
+        return self.axis
+
+
+@dataclass(frozen=True)
+class Merged:
+    axes: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.axes))})"
+
+
+@dataclass(frozen=True)
+class Place:
+    """An index inside a merge in place of a whole axis, whose length is given."""
+
+    index: Index
+    length: Node
+
+    def __str__(self) -> str:
+        return str(self.index)
+
+
+@dataclass(frozen=True)
+class PartOf:
+    whole: Index
+    position: int
+    lengths: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        """`c // size(k)` and `c % size(k)`, as the places of a merge are counted."""
+        inner = [str(length) for length in self.lengths[self.position + 1 :]]
+        behind = f" // {inner[0]}" if len(inner) == 1 else f" // ({' * '.join(inner)})" if inner else ""
+        whole = f"({self.whole})" if " " in str(self.whole) else str(self.whole)
+        return f"{whole}{behind}{f' % {self.lengths[self.position]}' if self.position else ''}"
+
+
+@dataclass(frozen=True)
+class Window:
+    steps: tuple[tuple[str, int], ...]
+    offset: Node
+
+    def __str__(self) -> str:
+        return _stepped(self.steps, self.offset)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Axis arithmetic over indices that are no axes of their own: a window along one axis out of a merged one."""
+
+    steps: tuple[tuple[Index, int], ...]
+    offset: Node
+
+    def __str__(self) -> str:
+        return _stepped(self.steps, self.offset)
+
+
+def _stepped(steps: Iterable[tuple[Index, int]], offset: Node) -> str:
+    """Indices, each so many places at a time, and an offset: what is subtracted comes last."""
+    parts = [(str(i) if abs(s) == 1 else f"{abs(s)}*{i}", s > 0) for i, s in steps]
+    ahead = [part for part, is_added in parts if is_added]
+    ahead += [] if ahead and offset == Num(Fraction(0)) else [str(offset)]
+    return " - ".join([" + ".join(ahead), *(part for part, is_added in parts if not is_added)])
+
+
+@dataclass(frozen=True)
+class Read:
+    name: str
+    index: tuple[Index, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.index))}]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A pointwise function of its arguments: `add sub mul div neg pow`, comparisons, `where`, `exp` and the like."""
+
+    fn: str
+    args: tuple[Node, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without what is found of it: the hash of a string is another one in another process."""
+        return {"fn": self.fn, "args": self.args}
+
+    @cached_property
+    def facts(self) -> dict[Callable[..., object], Any]:
+        """What was found of it, by the question (`derive.ir.nodes.walking.kept`)."""
+        return {}
+
+    @cached_property
+    def _hash(self) -> int:
+        """Found once: a sum of hundreds of terms is as many calls deep, and all of them are looked up."""
+        return hash((self.fn, self.args))
+
+    def __str__(self) -> str:
+        if self.fn == "neg":
+            return f"-{_operand(self.args[0], 2)}"
+        if self.fn not in _SIGNS:
+            name = "abs" if self.fn == "absolute" else self.fn
+            return f"{name}({', '.join(map(str, self.args))})"
+        sign, level = _SIGNS[self.fn]
+        left, right = self.args
+        return f"{_operand(left, level + (self.fn == 'pow'))}{sign}{_operand(right, level + (self.fn != 'add'))}"
+
+
+_SIGNS = {"lt": (" < ", 0), "le": (" <= ", 0), "gt": (" > ", 0), "ge": (" >= ", 0), "eq": (" == ", 0),
+          "ne": (" != ", 0), "add": (" + ", 1), "sub": (" - ", 1), "mul": (" * ", 2), "div": (" / ", 2),
+          "pow": ("**", 4)}  # fmt: skip
+
+
+def _operand(node: Node, level: int) -> str:
+    """An operand, in parentheses where it binds less tightly than what it stands in."""
+    if isinstance(node, Call):
+        binds = 1 if node.fn == "neg" else _SIGNS.get(node.fn, ("", 5))[1]
+    elif isinstance(node, Num):
+        binds = 1 if node.value < 0 else 2 if "/" in str(node) else 5
+    else:
+        binds = 5
+    return f"({node})" if binds < level else str(node)
+
+
+@dataclass(frozen=True)
+class Reduce:
+    kind: str
+    axes: tuple[str, ...]
+    body: Node
+
+    def __str__(self) -> str:
+        over = self.axes[0] if len(self.axes) == 1 else f"({', '.join(self.axes)})"
+        return f"{self.kind}({self.body}, over={over})"
+
+
+@dataclass(frozen=True)
+class Join:
+    """Parts one after another along `axis`; each part runs over an axis of its own there, or ("") is one place."""
+
+    axis: str
+    parts: tuple[Node, ...]
+    own: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"concat({', '.join(map(str, self.parts))}, along={self.axis})"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The sum or maximum of the body over the places of `over` in a relation to that of `to`: `over <= to`."""
+
+    to: str
+    over: str
+    relation: str
+    body: Node
+    equal: bool = True  # whether the two axes are known to be equally long
+    kind: str = "sum"
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.body}, over={Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))})"
+
+
+@dataclass(frozen=True)
+class Run(Scan):
+    """The same, over those places alone at which `same` is what it is at `to`; it is in order along its axis."""
+
+    same: Read = Read("", ())
+
+    def __str__(self) -> str:
+        return f"{super().__str__()[:-1]} within a run of {self.same})"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The exponentials of the body over their sum along some axes, or the logarithms of these shares."""
+
+    axes: tuple[str, ...]
+    body: Node
+    logarithm: bool = False
+
+    def __str__(self) -> str:
+        exponential = Call("exp", (self.body,))
+        total = Reduce("sum", self.axes, exponential)
+        if self.logarithm:
+            return str(Call("sub", (self.body, Call("log", (total,)))))
+        return str(Call("div", (exponential, total)))
+
+
+Node = Join | Scan | Shares | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
+Index = str | Merged | Place | PartOf | Read | Window | Arithmetic
+
+
+@dataclass(frozen=True)
+class Assign:
+    """`name[axes] = value`. `note` is the equation it came from, for the reader."""
+
+    name: str
+    axes: tuple[Index, ...]
+    value: Node
+    note: str = ""
+
+    @property
+    def slots(self) -> tuple[Index, ...]:
+        """Where the values stand: each in its own place."""
+        return self.axes
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.axes))}] = {self.value}"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """`name[slots] += value`, summed over every axis of the slots; `onto` names the tensor it is added to (or None).
+
+    Of kind "amax" or "amin" it is the largest or smallest value that counts, and what none reaches is -oo or oo; of
+    "put", with at most one value a place, what stood there before does not count.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    slots: tuple[Index, ...]
+    value: Node
+    onto: str | None = None
+    note: str = ""
+    kind: str = "sum"
+
+    def __str__(self) -> str:
+        onto, signs = self.onto or "zeros", {"sum": "+=", "put": "=", "amax": "max=", "amin": "min="}
+        start, sign = {"amax": "-oo", "amin": "oo"}.get(self.kind, onto), signs[self.kind]
+        slots = ", ".join(map(str, self.slots))
+        return f"{self.name}[{', '.join(self.axes)}] = {start}, at [{slots}] {sign} {self.value}"
+
+    @property
+    def start(self) -> Num:
+        """What every place holds before."""
+        return Num(Fraction(0)) if self.kind == "sum" else Num(float("-inf" if self.kind == "amax" else "inf"))
+
+
+Statement = Assign | Scatter
+
+
+@dataclass(frozen=True)
+class Program:
+    """Straight-line code: what it is given, its statements, what it returns."""
+
+    name: str
+    given: tuple[tuple[str, tuple[str, ...]], ...]  # tensors, each with its axes
+    scalars: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    returns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        given = ", ".join([f"{n}[{', '.join(a)}]" for n, a in self.given] + list(self.scalars))
+        lines = [f"{self.name}({given}):", *(f"  {s}" for s in self.statements)]
+        return "\n".join([*lines, f"  return {', '.join(self.returns)}"])
+
+    @property
+    def names(self) -> set[str]:
+        """All that a new name must differ from."""
+        return {n for n, _ in self.given} | set(self.scalars) | {s.name for s in self.statements}
+
+    @property
+    def added_to(self) -> set[str]:
+        """The tensors that a scatter adds to: no statement alone says what they hold."""
+        return {s.name for s in self.statements if isinstance(s, Scatter)}
+
+    @property
+    def assigned(self) -> dict[str, Assign]:
+        """The statements that alone say what a tensor holds, by its name."""
+        added_to = self.added_to
+        return {s.name: s for s in self.statements if isinstance(s, Assign) and s.name not in added_to}
+
+    def with_values(self, change: Callable[[Node], Node]) -> Program:
+        """The same statements, the value of each changed; the very program where none is."""
+        values = [change(s.value) for s in self.statements]
+        if all(map(is_, values, (s.value for s in self.statements))):
+            return self
+        return replace(self, statements=tuple(map(_with_value, self.statements, values)))
+
+
+def _with_value(s: Statement, value: Node) -> Statement:
+    return s if value is s.value else replace(s, value=value)
+
+
+def base(axis: str) -> str:
+    """The axis whose size a bound copy shares."""
+    return axis.split("'")[0]

@@ -1,1 +1,0 @@
-"""From expressions of SymPy to statements of a program."""

@@ -1,0 +1,260 @@
+"""What a spec has said so far: each equation is checked and split as it is written."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sympy import Expr
+from sympy.logic.boolalg import Boolean
+
+from derive.errors import DeriveError
+from derive.facts.bounded import without_poles
+from derive.facts.lengths.sizes import closed, size_of, told
+from derive.ir.equations import Equation, Operand, signs
+from derive.ir.terms.axes import Axis, Size, free_axes
+from derive.ir.terms.choices import Concat, Where
+from derive.ir.terms.elements import At, Tensor, reads_of
+from derive.ir.terms.indices import Merge, Prefix
+from derive.ir.terms.names import free_name
+from derive.ir.terms.reductions import Reduce
+from derive.notation.checks import check_axes, check_functions, check_no_concat, check_read, from_the_end
+from derive.notation.handles import Handle
+from derive.notation.mistakes import hidden_axis
+from derive.notation.questions import unwatched
+from derive.notation.recorded import as_recorded, may_be_infinite, unsigned
+from derive.notation.sums_first import Written, groupings
+from derive.notation.values import expression
+from derive.notation.wrapped import Around, Wrapped, around, wrapped
+from derive.rules.index.filters import added_up
+from derive.rules.index.guards import guarded, guarded_behind
+from derive.rules.index.read_forward import read_forward
+from derive.rules.splitting import conditions_split, scaled_reduction, split, taken_apart
+
+
+@dataclass
+class Recorder:
+    """What a spec has said so far."""
+
+    name: str
+    operands: dict[str, Operand] = field(default_factory=dict)
+    equations: list[Equation] = field(default_factory=list)
+    tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]] = field(default_factory=dict)
+    results: set[str] = field(default_factory=set)  # outputs of calls, which the spec names one by one
+    written: list[At] = field(default_factory=list)  # every read, in order, also what cancels
+    infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
+    invented: set[str] = field(default_factory=set)  # equations that the spec did not write, under names of ours
+    added: Written = field(default_factory=dict)  # what was added to what
+    circled: dict[tuple[str, int, int, int], str] = field(default_factory=dict)  # what has the other end around it
+    calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
+
+    @property
+    def ranges(self) -> dict[str, Axis]:
+        """The axis that the values of each integer input run over."""
+        return {n: o.ranges_over for n, o in self.operands.items() if o.is_tensor and o.ranges_over is not None}
+
+    @property
+    def taken(self) -> set[str]:
+        """The names that no other equation may have, those of numbers among them."""
+        return set(self.tensors) | set(self.operands)
+
+    def read(self, name: str, key: tuple[Expr, ...]) -> Expr:
+        known = self.tensors.get(name)
+        if known and len(known[1]) == len(key):
+            key = tuple(from_the_end(At(known[0], *key), i, d) for i, d in zip(key, known[1], strict=True))
+            if windows := around(key, known[1]):
+                return self._around(name, key, windows[0])
+            if turns := wrapped(key, known[1]):
+                return self._turned(name, key, turns)
+        made = self._equation(name)
+        tensor = unsigned(made, self.infinite) if made else known[0] if known else Tensor(name)
+        self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
+        return self.written[-1]
+
+    def _turned(self, name: str, key: tuple[Expr, ...], turns: list[Wrapped]) -> Expr:
+        """A read that goes on at the other end of an axis; along a second axis, of a tensor that is turned already."""
+        turn, *others = turns
+        if others:
+            dims = self.tensors[name][1]
+            target = free_name(f"{name}_turned", self.taken)
+            self._invent(target, dims, self.read(name, (*dims[: turn.slot], key[turn.slot], *dims[turn.slot + 1 :])))
+            return self.read(target, (*key[: turn.slot], turn.axis, *key[turn.slot + 1 :]))
+        ways = [self.read(name, (*key[: turn.slot], place, *key[turn.slot + 1 :])) for place in turn.places]
+        return Where(turn.inside, *ways) if turn.by else ways[0]
+
+    def _around(self, name: str, key: tuple[Expr, ...], windows: Around) -> Expr:
+        """A read of a tensor that has the places of the other end around it."""
+        dims, slot = self.tensors[name][1], windows.slot
+        index = windows.index + windows.before
+        circled = (name, slot, windows.before, windows.behind)
+        if circled in self.circled:
+            return self.read(self.circled[circled], (*key[:slot], index, *key[slot + 1 :]))
+        axes = {a.base for _, index in self.tensors.values() for i in index for a in free_axes(i)}
+        along = Axis(free_name(f"{windows.axis.base}_around", axes))
+        pieces: list[Expr] = [At(self.tensors[name][0], *dims)]
+        for (count, first), end in zip(windows.ends, ("before", "behind"), strict=True):
+            if count:
+                place = Axis(f"{along.base}_{end}", fixed=count)
+                end_place = place + first if first != 0 else Prefix(place)
+                piece = self.read(name, (*dims[:slot], end_place, *dims[slot + 1 :]))
+                pieces = [piece, *pieces] if end == "before" else [*pieces, piece]
+        target = free_name(f"{name}_around", self.taken)
+        self._invent(target, (*dims[:slot], along, *dims[slot + 1 :]), Concat(along, *pieces))
+        self.circled[circled] = target
+        return self.read(target, (*key[:slot], index, *key[slot + 1 :]))
+
+    def _invent(self, name: str, key: tuple[Expr, ...], value: Expr) -> None:
+        """An equation that the spec does not write, before the one that reads it."""
+        self.define(name, key, value)
+        self.equations[-1] = replace(self.equations[-1], given=False)
+        self.invented.add(name)
+
+    def _equation(self, name: str) -> Equation | None:
+        return next((e for e in self.equations if e.name == name), None)
+
+    def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None:
+        try:
+            with unwatched():
+                known = {unsigned(e, self.infinite): e.target for e in self.equations}
+                found = expression(value)
+                before = len(self.equations)
+                self._define(name, key, as_recorded(found, known))
+                sums = tuple(g.changed(lambda t: as_recorded(t, known)) for g in groupings(found, self.added))
+                self.equations[before:] = [replace(e, sums=sums) for e in self.equations[before:]]
+        except DeriveError as error:
+            raise error.within(self.name, name) from None
+
+    def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
+        self._check_new(name)
+        if isinstance(rhs, Boolean) and not isinstance(rhs, Expr):  # a number's symbol may be either
+            raise DeriveError("the right side is a condition", fix="write where(condition, 1, 0)")
+        left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
+        for a in left:
+            if not isinstance(a, Axis):
+                raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
+        if len(set(left)) != len(left):
+            raise DeriveError(
+                "an axis stands twice on the left",
+                fix="use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
+            )
+        for at in reads_of(rhs):
+            own = self._as_indexed(at, self.tensors[at.name][1]) if at.name in self.tensors else None
+            declared = self.operands[at.name].declared if at.name in self.operands else ()
+            check_read(at, own, list(self.tensors), self.ranges, name, declared)
+        check_functions(rhs, name)
+        before = len(self.equations)
+        dims = {n: index for n, (_, index) in self.tensors.items()}
+        dims |= {n: o.declared for n, o in self.operands.items() if o.declared}  # of `[t, t]` both are as long as `t`
+        plain = added_up(read_forward(rhs, dims), dims, without_poles(self.operands.values(), self.equations))
+        rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
+        if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
+            plain, sums = conditions_split(Tensor(name), left, plain, self.taken, self.written)
+            self._add(sums)
+            rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
+        self._add(indices)
+        if not isinstance(rhs, At) or left != key:  # what only takes apart is such an equation itself
+            rhs, apart = taken_apart(rhs, self.equations, self.taken | {name})
+            self._add(apart)
+        self.invented |= {e.name for e in self.equations[before:]}
+        target = Tensor(name, **signs(rhs))
+        for equation in split(target, key, rhs, self.taken, self.written):
+            if not isinstance(equation.body, Concat):
+                check_no_concat(equation.body, name)
+                check_axes(equation.axes, equation.body, equation.over, name)
+            if scaled_reduction(equation.body) is not None:
+                raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
+            self._add([equation])
+            self.invented |= {equation.name} - {name}
+
+    def _as_indexed(self, at: At, dims: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """What the dimensions of a tensor run over, each that is as long as its index tells by the axis of that.
+
+        `requirements` asks for the same once all equations are known, which may make an axis shorter.
+        """
+        if at.name in self.operands or len(at.index) != len(dims):
+            return dims
+        over = [self.ranges.get(i.name) if isinstance(i, At) else None for i in at.index]
+        if all(axis in (None, dim) for axis, dim in zip(over, dims, strict=True)):
+            return dims
+        rules = told(tuple(self.operands.values()), tuple(self.equations))
+        pairs = zip(over, dims, strict=True)
+        return tuple(a if a and closed(Size(a), rules) == closed(size_of(dim), rules) else dim for a, dim in pairs)
+
+    def _add(self, equations: list[Equation]) -> None:
+        for equation in equations:
+            self.equations.append(equation)
+            self.tensors[equation.name] = (equation.target, equation.index)
+            if may_be_infinite(equation, self.infinite):
+                self.infinite.add(equation.name)
+
+    def _check_new(self, name: str) -> None:
+        if name in self.invented:  # the author's names come first
+            self._swap({name: free_name(name, self.taken)})
+        if name in self.taken:
+            what = "an input" if name in self.operands else "defined already"
+            raise DeriveError(f"{name} is {what}", fix="give the equation another name")
+        if keyword.iskeyword(name) or name in ("saved", "torch", "self") or name.startswith("_"):
+            raise DeriveError(f"{name} cannot name a tensor", fix="choose another name")
+
+    def guard(self, outputs: tuple[str, ...]) -> None:
+        """Guard what only the branches of conditions read, once all readers are known."""
+        equations, self.equations = self.equations, []
+        self._add(guarded_behind(equations, outputs, set(self.operands)))
+
+    def hold(self, equations: list[Equation]) -> None:
+        """Other equations in the place of those so far, for the same tensors."""
+        self.equations[:] = equations
+        self.tensors |= {e.name: (e.target, e.index) for e in equations}
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the result of a call its name, and the call's own intermediates that name as a prefix."""
+        self._check_new(new)
+        if old not in self.tensors:
+            raise DeriveError(f"{old} is defined by no equation, or has another name by now", fix="name a result once")
+        call = old.rpartition("__")[0]
+        names = {old: new}
+        for equation in self.equations:
+            own = equation.name not in self.results and call and equation.name.startswith(f"{call}__")
+            if own and equation.name not in names:
+                stem = f"{new}_{equation.name.rpartition('__')[2]}"
+                names[equation.name] = free_name(stem, self.taken | set(names.values()))
+        self._swap(names)
+
+    def _swap(self, names: Mapping[str, str]) -> None:
+        """Other names for tensors, wherever they are read."""
+        swap = {self.tensors[a][0]: Tensor(b, **self.tensors[a][0]._assumptions_orig) for a, b in names.items()}
+        self.equations[:] = [_renamed(e, swap) for e in self.equations]
+        for a, b in names.items():
+            target, key = self.tensors.pop(a)
+            self.tensors[b] = (swap[target], key)
+        self.infinite = {names.get(n, n) for n in self.infinite}
+        self.invented = {names.get(n, n) for n in self.invented}
+        self.circled = {
+            (names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()
+        }
+
+    def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
+        self._add(inlined)
+        self.results |= set(outputs)
+        handles = tuple(Handle(self, name) for name in outputs)
+        return handles[0] if len(handles) == 1 else handles
+
+
+def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
+    sums = tuple(g.changed(lambda t: t.xreplace(swap)) for g in e.sums)
+    return replace(e, target=swap.get(e.target, e.target), body=e.body.xreplace(swap), sums=sums)
+
+
+def _left_instead(index: Expr) -> str:
+    """What to write for an index on the left that is no axis: an equation gives all places of its tensor at once."""
+    if index.atoms(At):
+        return "add up what goes to a place: f.y[…, c] = sum(where(eq(…, c), …, 0), over=…)"
+    if isinstance(index, Size):
+        return hidden_axis(index)
+    if index.is_number:
+        each = "say what stands at each place: where(eq(d, 0), a, b), or concat(a, b, along=d)"
+        unneeded = "leave an axis of length 1 out, tensors broadcast by the names of axes; or "
+        return f"{unneeded if index == 1 else ''}{each}"
+    return "write axes, or (t, e) to merge two; concat puts places before or behind others"

@@ -1,0 +1,1 @@
+"""What a user gets, proved: a package of files, live functions."""

@@ -1,0 +1,158 @@
+"""A sum of what axis arithmetic puts at a place is added through windows, to an axis that has all such places.
+
+`sum(where(eq(2*u + k, t), x[u] * w[k], 0), over=(u, k))` asks of all triples whether they meet. Added at `2*u + k`
+along an axis that reaches as far, of which `t` then reads the first places, it is the adjoint of a window. Neither `u`
+nor `k` may be empty then. What scales the sum at each `t` has to be finite, as 0 times it is 0 where nothing is added.
+
+Several such questions joined with `&`, each about summed axes of its own, are a sum for each, one inside the other:
+`sum(where(eq(h + 1, i) & eq(w + 1, j), x[h, w], 0), over=(h, w))` puts `x` into a frame, along both axes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sympy import And, Basic, Eq, Expr, Integer, Max, Mul, S
+from sympy.logic.boolalg import Boolean
+
+from derive.errors import DeriveError
+from derive.facts.bounded import is_polynomial, polynomials
+from derive.ir.equations import Equation, Op, Requirement, SizeRule
+from derive.ir.terms.axes import Axis, Size, free_axes
+from derive.ir.terms.choices import Where, conjuncts
+from derive.ir.terms.elements import At, Delta, Tensor
+from derive.ir.terms.indices import Prefix
+from derive.ir.terms.names import free_name
+from derive.ir.terms.products import by_axes
+from derive.ir.terms.windows import affine
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An equation's axis, and the place of it that a sum adds to, counted from the first such."""
+
+    axis: Axis
+    place: Expr  # whole steps above 0 over axes that are summed
+    before: int  # how many of these places lie before the first of the axis
+
+    @property
+    def length(self) -> Expr:
+        """How long an axis is that has all these places, and those of the equation's axis behind them."""
+        form = affine(self.place)
+        last = sum(((Size(a) - 1) * step for a, step in form.steps), form.offset)
+        return Max(Size(self.axis) + self.before, last + 1)
+
+    @property
+    def there(self) -> Expr:
+        """The place, of an axis that may have more of them."""
+        return Prefix(self.place) if isinstance(self.place, Axis) else self.place
+
+    @property
+    def read(self) -> Expr:
+        """Where the equation's axis lies along the longer one."""
+        return self.axis + self.before if self.before else Prefix(self.axis)
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """What a sum adds at places of its axes; what scales it there, and the condition under which it counts."""
+
+    places: tuple[_Place, ...]
+    added: Expr
+    scale: Expr
+    condition: Boolean
+
+
+def sizes(op: Op) -> tuple[SizeRule, ...]:
+    """The lengths of the axes that `reached` makes."""
+    finite = polynomials(op)
+    found = ((e, r) for e in op.equations if (r := _found(e, finite)) is not None)
+    return tuple(SizeRule(_whole(e, p), formula=p.length, around=p.axis) for e, r in found for p in r.places)
+
+
+def requirements(op: Op) -> tuple[Requirement, ...]:
+    """That the axes of such places have some: a window over none has no slices."""
+    needs: dict[Axis, Requirement] = {}
+    finite = polynomials(op)
+    lengths = {r.axis: r.formula.axis for r in op.sizes if isinstance(r.formula, Size)}
+    for e in op.equations:
+        if (r := _found(e, finite)) is not None:
+            windows = [p.place for p in r.places if not isinstance(p.place, Axis)]
+            for axis in (lengths.get(axis, axis) for place in windows for axis, _ in affine(place).steps):
+                needs.setdefault(axis, Requirement(e.name, f"axis {axis.base}", Size(axis), ">=", S.One))
+    return tuple(r for axis, r in needs.items() if not axis.fixed)
+
+
+def reached(op: Op) -> tuple[Equation, ...]:
+    """The equations, each such sum behind an equation that adds to axes of its own."""
+    taken, finite = op.names, polynomials(op)
+    return tuple(e for equation in op.equations for e in _apart(equation, taken, finite))
+
+
+def _whole(e: Equation, p: _Place) -> Axis:
+    return Axis(f"{p.axis.base}_of_{e.name}")
+
+
+def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Equation]:
+    r = _found(e, finite)
+    if r is None:
+        yield e
+        return
+    target = Tensor(free_name(f"{e.name}_reached", taken, "_"))
+    taken.add(target.name)
+    whole: dict[Expr, Expr] = {p.axis: _whole(e, p) for p in r.places}
+    added = Mul(*(Delta(whole[p.axis], p.there) for p in r.places), r.added)
+    index = tuple(whole.get(i, i) for i in e.index)
+    yield replace(e, target=target, index=index, body=added, kind="sum", scale=e.weight, given=False)
+    read: dict[Expr, Expr] = {p.axis: p.read for p in r.places}
+    there = At(target, *(read.get(i, i) for i in e.index))
+    yield replace(e, body=Where(r.condition, r.scale * there, S.Zero), kind=None, over=(), scale=S.One)
+
+
+def _found(e: Equation, finite: Collection[str]) -> _Reached | None:
+    """How a sum asks of axes alone whether they meet axes that it keeps; None for any other."""
+    if e.kind not in ("sum", "mean") or not e.is_plain:
+        return None
+    factors = Mul.make_args(e.body)
+    choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
+    values = [v for f in factors for v in (Mul.make_args(f.args[1]) if f in choices else [f])]
+    added, scale = by_axes(values, e.over)
+    asked, kept = by_axes((c for f in choices for c in conjuncts(f.condition)), e.over)
+    met = _met(e, asked, added)
+    if not met or not is_polynomial(Mul(*scale), finite):
+        return None
+    rest = And(*(c for c in asked if c not in met))
+    places = sorted(met.values(), key=lambda p: e.axes.index(p.axis))
+    return _Reached(tuple(places), Where(rest, Mul(*added), S.Zero), Mul(*scale), And(*kept))
+
+
+def _met(e: Equation, asked: Sequence[Basic], added: Sequence[Expr]) -> dict[Basic, _Place]:
+    """The conditions that ask whether an axis is met that nothing else summed reads, each by axes of its own."""
+    out: dict[Basic, _Place] = {}
+    for condition in (c for c in asked if isinstance(c, Eq)):
+        elsewhere = {a for part in (*asked, *added) if part != condition for a in free_axes(part)}
+        summed = {a for p in out.values() for a in free_axes(p.place)}
+        for axis in (a for a in e.axes if a not in elsewhere):
+            found = _on(axis, condition, e.over)
+            if found is not None and not summed & free_axes(found[0]):
+                out[condition] = _Place(axis, *found)
+    return out
+
+
+def _on(axis: Axis, condition: Eq, over: tuple[Axis, ...]) -> tuple[Expr, int] | None:
+    """The place of an axis of which a condition asks, from the first one on, and how many lie before the axis."""
+    difference = condition.lhs - condition.rhs
+    step = difference.coeff(axis)
+    if difference.atoms(At) or step not in (1, -1) or axis.is_pack:
+        return None
+    place = axis - difference / step
+    try:
+        form = affine(place)
+    except DeriveError:
+        return None
+    summed = all(a in over and times > 0 and not a.is_pack for a, times in form.steps)
+    if not form.steps or not summed or not isinstance(form.offset, Integer):
+        return None
+    before = max(0, -int(form.offset))
+    return place + before, before

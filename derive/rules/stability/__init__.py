@@ -1,0 +1,1 @@
+"""What overflows or loses digits as it is written: exponentials, logarithms, differences."""

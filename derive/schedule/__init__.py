@@ -1,0 +1,1 @@
+"""Statements in order, and what a program is made of after passes that know no op."""

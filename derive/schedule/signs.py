@@ -1,0 +1,121 @@
+"""Two signs are one: `-(-x)` is `x`, `-2 * (-x)` is `2 * x`, `a - (-b)` is `a + b`, `a + (-2)` is `a - 2`.
+
+Nothing adds 0 or multiplies by 1. A sum of negatives is minus the sum, and what is minus something and only added is
+taken away instead.
+
+Laws about choices put one node in the place of another, and leave such signs behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from derive.contract.distributing import written_where_read
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.products import is_matrix_product
+from derive.ir.nodes.soundness import check
+from derive.ir.nodes.walking import rebuilt, uses, walk
+from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce, Statement
+
+_MINUS = Num(Fraction(-1))
+
+
+def one_sign(program: Program) -> Program:
+    """The same program with one sign where there are two."""
+    program = program.with_values(plain)
+    for s in program.statements:
+        if isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn == "neg" and _is_summand(s, program):
+            program = (written_where_read(s, program) or program).with_values(plain)
+    for s in program.statements:
+        made = _negated_alone(s, program)
+        program = program if made is None else (written_where_read(made, program) or program).with_values(plain)
+    return check(program)
+
+
+def _negated_alone(s: Statement, program: Program) -> Assign | None:
+    """What makes the tensor that a statement is no more than minus of, if it is that."""
+    inner = s.value.args[0] if isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn == "neg" else None
+    return program.assigned.get(inner.name) if isinstance(inner, Read) else None
+
+
+def _is_summand(made: Assign, program: Program) -> bool:
+    """Whether all that reads a tensor adds it to something else, or takes it away."""
+    found = uses(made.name, program.statements)
+    return all(
+        any(isinstance(n, Call) and n.fn in ("add", "sub") and read in n.args for n in walk(reader.value))
+        for reader, read in found
+    )
+
+
+def plain(node: Node) -> Node:
+    """The node with every sum, product and minus below it written with one sign."""
+    node = rebuilt(node, plain)
+    if isinstance(node, Reduce):
+        return _reduced(node)
+    if not isinstance(node, Call):
+        return node
+    if node.fn == "neg":
+        return _negated(node.args[0])
+    if node.fn in ("add", "sub"):
+        first, second = node.args
+        return _sum(first, second, node.fn == "sub")
+    return _product(node) if node.fn in ("mul", "div") else node
+
+
+def _reduced(node: Reduce) -> Node:
+    """A sum, minus the sum of what it adds the negatives of: it is the smaller."""
+    body = _unsigned(node.body) if node.kind in ("sum", "mean") and not is_matrix_product(node) else None
+    return node if body is None else Call("neg", (replace(node, body=body),))
+
+
+def _unsigned(node: Node) -> Node | None:
+    """What a product or quotient is minus of; None where no factor has a sign."""
+    if not isinstance(node, Call) or node.fn not in ("neg", "mul", "div"):
+        return None
+    if node.fn == "neg":
+        return node.args[0]
+    for k, factor in enumerate(node.args):
+        if (opposite := _unsigned(factor)) is not None:
+            return replace(node, args=(*node.args[:k], opposite, *node.args[k + 1 :]))
+    return None
+
+
+def _negated(node: Node) -> Node:
+    """Minus a node; a bare number keeps its sign in front, as `clip` does in `-clip`."""
+    if isinstance(node, Call) and node.fn == "neg":
+        return node.args[0]
+    return Num(-node.value) if isinstance(node, Num) else Call("neg", (node,))
+
+
+def _sum(a: Node, b: Node, minus: bool) -> Node:
+    if b == ZERO:
+        return a
+    if a == ZERO:
+        return _negated(b) if minus else b
+    opposite = _opposite(b)
+    if opposite is not None:
+        return Call("add" if minus else "sub", (a, opposite))
+    if not minus and isinstance(a, Call) and a.fn == "neg":
+        return Call("sub", (b, a.args[0]))
+    return Call("sub" if minus else "add", (a, b))
+
+
+def _opposite(node: Node) -> Node | None:
+    """What a node is minus of; None where it has no sign."""
+    if isinstance(node, Call) and node.fn == "neg":
+        return node.args[0]
+    return Num(-node.value) if isinstance(node, Num) and node.value < 0 else None
+
+
+def _product(node: Call) -> Node:
+    a, b = node.args
+    if b == ONE:
+        return a
+    if node.fn == "mul" and a in (ONE, _MINUS):
+        return b if a == ONE else _negated(b)
+    if all(isinstance(n, Call) and n.fn == "neg" for n in (a, b)):
+        return replace(node, args=tuple(n.args[0] for n in (a, b)))  # type: ignore[union-attr]
+    if isinstance(a, Num) and a.value < 0 and isinstance(b, Call) and b.fn == "neg":
+        return replace(node, args=(Num(-a.value), b.args[0]))
+    return node
