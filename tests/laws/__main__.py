@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from derive.errors import DeriveError
 from tests.corpus import corpus
 from tests.corpus.recorded import ROOT, tools
 from tests.laws.taken import rules
-from tests.laws.trials import trials
+from tests.laws.trials import tried
 
 KEPT = ROOT / "runs" / "laws"
 PAGE = ROOT / "docs" / "laws.md"
@@ -40,7 +36,7 @@ def laws(
     wanted = [s.name for s in corpus() if not names or s.name in names]
     left = [n for n in wanted if _kept(n) is None]
     with Progress(console=console, transient=True) as bar:
-        for found in bar.track(_tried(left, jobs), total=len(left), description="without each rule"):
+        for found in bar.track(tried(left, jobs), total=len(left), description="without each rule"):
             path = KEPT / f"{found['name']}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({**found, "engine": tools()}), encoding="utf-8")
@@ -53,23 +49,6 @@ def page() -> None:
     found = [f for s in corpus() if (f := _read(s.name)) is not None]
     PAGE.write_text(written(found), encoding="utf-8")
     console.print(f"{PAGE}: {len(found)} specs")
-
-
-def _tried(names: list[str], jobs: int) -> Iterator[dict[str, Any]]:
-    if jobs < 2:
-        yield from map(_try, names)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_try, n) for n in names]):
-            yield done.result()
-
-
-def _try(name: str) -> dict[str, Any]:
-    torch.set_num_threads(1)
-    try:
-        return trials(next(s for s in corpus() if s.name == name))
-    except DeriveError as error:
-        return {"name": name, "refused": str(error), "trials": []}
 
 
 def _kept(name: str) -> dict[str, Any] | None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from typing import Any
 
+import torch
+
 from derive.emit.live import live
+from derive.errors import DeriveError
 from derive.notation.running import FailedError, Someones
 from derive.pipeline import Derivation, derive_op
 from derive.verify.battery import BATTERY
 from derive.verify.compare import Subject
 from derive.verify.subjects import of_live
-from tests.corpus import Spec
+from tests.corpus import Spec, corpus
 from tests.corpus.hostile import ORDINARY
 from tests.corpus.measured import counted, errors, saved_bytes
 from tests.laws.taken import Rule, forget, rules, watched, without
@@ -43,7 +49,25 @@ class Trial:
     figures: Figures | None = None
 
 
-def trials(spec: Spec) -> dict[str, Any]:
+def tried(names: list[str], jobs: int) -> Iterator[dict[str, Any]]:
+    """The trials of these specs of the corpus, by several processes."""
+    if jobs < 2:
+        yield from map(_tried, names)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_tried, name) for name in names]):
+            yield done.result()
+
+
+def _tried(name: str) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    try:
+        return _trials(next(s for s in corpus() if s.name == name))
+    except DeriveError as error:
+        return {"name": name, "refused": str(error), "trials": []}
+
+
+def _trials(spec: Spec) -> dict[str, Any]:
     """A spec as it is, and a trial of each rule that fired in it. Raises DeriveError as derive_op does."""
     fired: set[str] = set()
     with watched(fired):
