@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from derive.ir.nodes.products import is_tensor
-from derive.ir.nodes.walking import reads, rebuilt, walk
+from derive.ir.nodes.walking import reads, top_down, walk
 from derive.ir.program import CONDITIONS, AxisValue, Call, Join, Node, Num, Read, Reduce, Scal, Scan, Shares, SizeOf
 from derive.ir.terms.names import free_name
 
@@ -64,11 +64,7 @@ def _apart(node: Node) -> Node:
     """The node with tensors that it reads in two ways under two names."""
     own = {n: (n.name, tuple(map(str, n.index))) for n in walk(node) if isinstance(n, Read)}
     known = labels(own.values())
-
-    def named(n: Node) -> Node:
-        return replace(n, name=known[own[n]]) if isinstance(n, Read) else rebuilt(n, named)
-
-    return named(node)
+    return top_down(node, lambda n: replace(n, name=known[own[n]]) if isinstance(n, Read) else None)
 
 
 def _at_places(node: Node) -> str:
