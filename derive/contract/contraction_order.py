@@ -35,7 +35,7 @@ from derive.ir.program import (
     Window,
     base,
 )
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 _MOST = 7  # factors of one product whose orders are all tried
 _GAIN = 1.1  # how many times cheaper than the order as written another must be
@@ -202,8 +202,7 @@ class _Orders:
         names = [n for f in factors for n in sorted(reads(f))]
         stem = "_".join(dict.fromkeys(names))
         stem = stem if len(stem) <= 24 else "_".join(["part", *dict.fromkeys(names)][:3])
-        name = free_name(stem, self.taken, "_")
-        self.taken.add(name)
+        name = new_name(stem, self.taken, "_")
         return name
 
 
