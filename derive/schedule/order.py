@@ -28,7 +28,6 @@ from derive.schedule.exponentials_less_one import exponentials_less_one
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
-from derive.schedule.merged_once import merged_once
 from derive.schedule.multiples import without_multiples
 from derive.schedule.numbers_on import numbers_on
 from derive.schedule.numbers_outside import numbers_outside
@@ -104,7 +103,6 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         by_named_products,
         after_gathers,
         without_copies,
-        merged_once,
         exponentials_less_one,
         partial(in_order, written=written),
     )
