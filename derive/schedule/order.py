@@ -28,7 +28,6 @@ from derive.schedule.exponentials_less_one import exponentials_less_one
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
-from derive.schedule.multiples import without_multiples
 from derive.schedule.numbers_on import numbers_on
 from derive.schedule.numbers_outside import numbers_outside
 from derive.schedule.one_choice import one_choice
@@ -90,7 +89,6 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         numbers_outside,
         one_sign,
         numbers_on,
-        partial(without_multiples, nominal=lengths),
         common_quotients,
         common_products,
         one_sign,
