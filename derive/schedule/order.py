@@ -35,7 +35,7 @@ from derive.schedule.opposites import opposites
 from derive.schedule.other_shares import other_shares
 from derive.schedule.own_pairs import without_what_cancels
 from derive.schedule.poles_met import with_poles_met
-from derive.schedule.products import by_named_products, common_products
+from derive.schedule.products import common_products
 from derive.schedule.share import share
 from derive.schedule.signs import one_sign
 
@@ -98,7 +98,6 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         opposites,
         without_copies,
         partial(weighted_sums, nominal=lengths),
-        by_named_products,
         after_gathers,
         without_copies,
         exponentials_less_one,
