@@ -21,7 +21,7 @@ from typing import Any
 import derive
 
 ROOMS = ("rules", "adjoint", "contract", "schedule", "collapse")
-WHILE_RECORDED = ("derive.rules.index.filters", "derive.rules.index.read_forward", "derive.rules.splitting")
+WHILE_RECORDED = ("derive.rules.index.read_forward", "derive.rules.splitting")
 """Modules that work while a spec is recorded: the corpus is recorded once, so they are not asked."""
 
 Absent = Callable[..., Any]
