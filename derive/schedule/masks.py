@@ -20,7 +20,8 @@ from derive.facts.finite import Extremum, Finite, chooses, counts_ties, extrema,
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.lowering.raising import is_finite_number
-from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.arithmetic import ONE, ZERO, number_apart
+from derive.ir.nodes.products import fraction
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import by_axes_once, node_axes, reads, rebuilt
@@ -231,14 +232,6 @@ def _vanishes(value: Node, asked: Node) -> bool:
 
 def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
     """A product as its number, what is multiplied and what it is divided by."""
-    if isinstance(node, Num) and isinstance(node.value, Fraction):
-        return node.value, Counter(), Counter()
-    if isinstance(node, Call) and node.fn == "neg":
-        number, above, below = _factored(node.args[0])
-        return -number, above, below
-    if isinstance(node, Call) and node.fn in ("mul", "div"):
-        (m, a, b), (n, c, d) = map(_factored, node.args)
-        if node.fn == "div" and n != 0:
-            return m / n, a + d, b + c
-        return (m * n, a + c, b + d) if node.fn == "mul" else (Fraction(1), Counter([node]), Counter())
-    return Fraction(1), Counter([node]), Counter()
+    number, rest = number_apart(node)
+    above, below = fraction(rest)
+    return number, Counter(above), Counter(below)
