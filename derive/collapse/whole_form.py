@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 
 from sympy import Expr, S
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.carried import Carried, carried
 from derive.collapse.chain import Laws, Step
-from derive.collapse.complements import both_sides, by_other_side, complements, slopes, tangents
-from derive.collapse.denominators import cancelled
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
 from derive.collapse.known_products import by_products, products
 from derive.collapse.local_search import Candidate
-from derive.collapse.magnitudes import magnitudes
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
     Found,
@@ -39,6 +35,8 @@ from derive.ir.equations import Op
 from derive.ir.matching import match
 from derive.ir.terms.elements import At, Tensor, tensor_names
 from derive.ir.terms.reductions import Sigma
+from derive.rules.expressions import names_of, rewritings
+from derive.rules.tables.algebra import GRADIENTS
 from derive.schedule.definitions import Definition, circular
 
 
@@ -123,41 +121,30 @@ def _in_another_order(
     return ways + [(s, by) for s, way in ways for by in by_factors(way, steps.op, made)]
 
 
-_Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
-_IDENTITIES: tuple[_Identity, ...] = (
-    ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
-    ("complement", tangents, "1 - 2*sigmoid(u) = tanh(-u/2)"),
-    ("complement", slopes, "[u > 0] - sign(u)*sigmoid(-|u|) = sigmoid(u)"),
-    ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
-)
-"""Laws of single definitions, each taken where it is cheaper."""
-
-
 def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     """The same with each of these laws where it is cheaper."""
     returns = tuple(d.name for d in found.definitions)
     found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
-    known = bodies(steps.op)
-    magnitude: _Identity = ("magnitude", partial(magnitudes, op=steps.op), "sign(u) * abs(u) = u")
-    sides = both_sides(steps.op)
-    other: _Identity = ("complement", partial(by_other_side, other=sides), "sigmoid(u) + sigmoid(-u) = 1")
-    named: _Identity = ("product", partial(by_products, known=products(steps.op)), "the forward has this product")
+    known, forward = bodies(steps.op), products(steps.op)
+    names = names_of(steps.op)
     for k in range(len(found.definitions)):
-        for law, values, reason in (other, *_IDENTITIES, magnitude, named):
-            ways = ((value, reason) for value in values(found.definitions[k].value))
-            found = _cheaper(steps, found, k, law, ways, policy)
-        names = with_definitions(known, list(found.definitions[:k]))
-        found = _cheaper(steps, found, k, "open", opened(found.definitions[k].value, names), policy)
+        for rows in GRADIENTS:
+            moves = rewritings(found.definitions[k].value, rows, names, normal)
+            found = _cheaper(steps, found, k, ((m.row.name, m.value, m.reason) for m in moves), policy)
+        named = by_products(found.definitions[k].value, forward)
+        found = _cheaper(steps, found, k, (("product", v, "the forward has this product") for v in named), policy)
+        ways = opened(found.definitions[k].value, with_definitions(known, list(found.definitions[:k])))
+        found = _cheaper(steps, found, k, (("open", v, reason) for v, reason in ways), policy)
     return found
 
 
 def _cheaper(
-    steps: Stepwise, found: Candidate, k: int, law: str, ways: Iterator[tuple[Expr, str]], policy: Policy
+    steps: Stepwise, found: Candidate, k: int, ways: Iterator[tuple[str, Expr, str]], policy: Policy
 ) -> Candidate:
-    """The same with the first of these values for one definition that is cheaper, if any is."""
+    """The same with the first of these values for one definition that is cheaper, each by a law, if any is."""
     returns = tuple(d.name for d in found.definitions)
     definition = found.definitions[k]
-    for value, reason in ways:
+    for law, value, reason in ways:
         changed = [*found.definitions]
         changed[k] = replace(definition, value=value)
         kept = with_kept(steps, changed, returns, policy=policy)

@@ -1,0 +1,218 @@
+"""Rows of laws on SymPy's expressions: sums and products without order, with a rest, and under names on demand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+import sympy
+from sympy import Add, Basic, Dummy, Eq, Expr, Function, Mul, Ne, Rational, S, cos, cosh, exp
+
+from derive.ir.algebra import normal
+from derive.ir.equations import Equation, Op
+from derive.ir.terms import functions, kinks
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At, at_index
+from derive.rules.engine import COFACTOR, Move, Row, fold, moves
+
+_Z = Dummy(real=True)
+_WORDS: dict[str, Callable[..., Basic]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
+    "neg": lambda a: -a, "pow": lambda a, b: a**b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "eq": Eq, "ne": Ne, "where": Where,
+    "slope_of_maximum": lambda u: kinks.maximum(_Z, S.Zero).diff(_Z).xreplace({_Z: u}),
+    "slope_of_minimum": lambda u: kinks.minimum(_Z, S.Zero).diff(_Z).xreplace({_Z: u}),
+}  # fmt: skip
+_EVEN = (kinks.absolute, cos, cosh)
+
+FACTS: Mapping[str, Callable[[Expr], bool | None]] = {
+    "number": lambda e: e.is_number, "negative": lambda e: e.is_negative, "positive": lambda e: e.is_positive,
+    "nonzero": lambda e: e.is_nonzero,
+}  # fmt: skip
+
+Names = Mapping[str, Equation]
+"""Equations that a name may be opened to, and that close what a law brings in."""
+
+_Bound = dict[Basic, Basic]
+"""What each variable is, and by which name each body goes that was opened."""
+
+
+def expression(side: ast.expr, variables: Mapping[str, Expr]) -> Expr:
+    """A side of a law with these for its variables."""
+
+    def word(name: str, args: list[Expr]) -> Expr:
+        made = _WORDS.get(name) or getattr(functions, name, None) or getattr(kinks, name, None)
+        return (made or getattr(sympy, name))(*args)
+
+    return fold(side, word, variables.__getitem__, lambda n: Rational(n))
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """A row with SymPy's expressions for its sides; of a sum, one term tells what the variables are."""
+
+    left: Expr
+    right: Expr
+    variables: Mapping[str, Dummy]
+    anchor: Expr
+
+    @property
+    def cofactor(self) -> Basic:
+        return self.variables.get(COFACTOR, S.One)
+
+
+@cache
+def _pattern(row: Row) -> _Pattern:
+    """The row as SymPy's expressions. Raises ValueError for a sum of which no term holds all variables."""
+    variables = {name: Dummy(name, real=True) for name in row.variables}
+    left, right = (expression(s, variables) for s in row.sides)
+    anchors = [t for t in Add.make_args(left) if t.free_symbols >= set(variables.values())]
+    if not anchors:
+        raise ValueError(f"{row}: no term holds all variables")
+    return _Pattern(left, right, variables, max(anchors, key=sympy.count_ops))
+
+
+def names_of(op: Op) -> Names:
+    """The equations of an op that are a sum or a function, element by element."""
+    return {e.name: e for e in op.equations if e.kind is None and e.is_plain and isinstance(e.body, Add | Function)}
+
+
+def rewritten(value: Expr, rows: Sequence[Row], names: Names = MappingProxyType({})) -> tuple[Expr, str]:
+    """A value in normal form with these laws wherever they hold, and why; the very value where none does."""
+    move = next(rewritings(value, rows, names, normal), None)
+    return (value, "") if move is None else (move.value, move.reason)
+
+
+def rewritings(
+    value: Expr, rows: Sequence[Row], names: Names = MappingProxyType({}), tidy: Callable[[Expr], Expr] = lambda e: e
+) -> Iterator[Move[Basic]]:
+    """A value with these laws wherever they hold, as one move; then with each at one place alone."""
+    return moves(value, lambda v: _once(v, rows, names, tidy))
+
+
+def _once(value: Basic, rows: Sequence[Row], names: Names, tidy: Callable[[Expr], Expr]) -> Iterator[Move[Basic]]:
+    """The value with one of the laws at one place."""
+    for row in rows:
+        p = _pattern(row)
+        for part in _parts(value):
+            for bound, before in _found(p, part, names):
+                if not row.holds(FACTS, {name: bound[v] for name, v in p.variables.items()}):
+                    continue
+                opened = {at: body for body, at in bound.items() if not isinstance(body, Dummy)}
+                after = _by_name(_instance(p.right, bound), opened, names)
+                changed = tidy(part - before + after if isinstance(p.left, Add) else part / before * after)
+                longer = isinstance(p.left, Add) and len(Add.make_args(changed)) >= len(Add.make_args(part))
+                # a name is opened for what has a name as well
+                if not longer and (not opened or changed.atoms(Function) <= value.atoms(Function)):
+                    yield Move(tidy(value.xreplace({part: changed})), row, opened)
+
+
+def _parts(value: Basic) -> Iterator[Expr]:
+    """What stands in a value, but for indices, and what a comparison asks, which is told by its very digits."""
+    if isinstance(value, Expr) and not isinstance(value, At) and value.args:
+        yield value
+        for a in value.args:
+            yield from _parts(a)
+
+
+def _found(p: _Pattern, part: Expr, names: Names) -> Iterator[tuple[_Bound, Expr]]:
+    """What the variables are where the left side is in a part, and what of the part that is."""
+    if not isinstance(p.left, Add):
+        if isinstance(part, Mul) or not isinstance(p.left, Mul):
+            yield from ((b, part / rest) for b, rest in _in_product(_factors(p.left), part, {}, names))
+        return
+    telling = [f for f in _factors(p.anchor) if not isinstance(f, Dummy)]
+    terms = set(Add.make_args(part)) if isinstance(part, Add) else set()
+    for term in Add.make_args(part) if terms else ():
+        for bound, _ in _in_product(telling, term, {}, names):
+            if isinstance(p.cofactor, Dummy):
+                bound[p.cofactor] = S.One
+                bound[p.cofactor] = term / _instance(p.anchor, bound)
+            before = _instance(p.left, bound)
+            if len(own := Add.make_args(before)) > 1 and terms.issuperset(own):
+                yield bound, before
+
+
+def _instance(side: Expr, bound: _Bound) -> Expr:
+    """A side with what its variables are, multiplied out; what was opened goes by its name."""
+    value = side.xreplace(bound).xreplace({b: at for b, at in bound.items() if not isinstance(b, Dummy)})
+    return normal(value)
+
+
+def _factors(product: Expr) -> list[Expr]:
+    """The factors of a pattern without its number, those that tell most first."""
+    return sorted(Mul.make_args(product.as_coeff_Mul()[1]), key=lambda f: (isinstance(f, Dummy), -sympy.count_ops(f)))
+
+
+def _in_product(factors: Sequence[Expr], term: Expr, bound: _Bound, names: Names) -> Iterator[tuple[_Bound, Expr]]:
+    """The variables where a product has these factors, and its other factors."""
+    if not factors:
+        yield bound, term
+        return
+    first, *others = factors
+    if first in bound:
+        others, first = [*Mul.make_args(bound[first])[1:], *others], Mul.make_args(bound[first])[0]
+    base, power = _as_power(first)
+    for f in Mul.make_args(term):
+        of, times = _as_power(f)
+        for own, taken in _powers(power, times, bound):
+            for b in _matches(base, of, own, names):
+                yield from _in_product(others, term / of**taken, b, names)
+
+
+def _as_power(f: Expr) -> tuple[Expr, Expr]:
+    return (f, S.One) if isinstance(f, exp) else f.as_base_exp()
+
+
+def _powers(power: Expr, times: Expr, bound: _Bound) -> Iterator[tuple[_Bound, Expr]]:
+    """How a power is in another, `u` in `u**3` and `1/u` in `u**-3`, or is it where it has a variable."""
+    if power.is_number:
+        if times.is_number and (times / power - 1).is_nonnegative and (times - power).is_Integer:
+            yield bound, power
+    elif times.is_Rational:
+        yield from ((b, times) for b in _matches(power, times, bound, {}))
+
+
+def _matches(p: Basic, e: Basic, bound: _Bound, names: Names) -> Iterator[_Bound]:
+    """What the variables of a pattern are where it is this expression."""
+    if isinstance(p, Dummy):
+        if bound.get(p, e) == e:
+            yield {**bound, p: e}
+        return
+    if not p.atoms(Dummy):
+        if p == e:
+            yield bound
+        return
+    number, rest = p.as_coeff_Mul() if isinstance(p, Mul) else p.as_coeff_Add() if isinstance(p, Add) else (None, p)
+    if isinstance(rest, Dummy):
+        yield from _matches(rest, e / number if isinstance(p, Mul) else e - number, bound, names)
+    elif isinstance(p, Mul):
+        yield from (b for b, left in _in_product(_factors(p), e / number, bound, names) if left == 1)
+    elif isinstance(e, At) and not isinstance(p, At) and e.name in names:
+        of = names[e.name]
+        body = at_index(of.body, of.axes, e.index)
+        yield from ({**b, body: e} for b in _matches(p, body, bound, {}))
+    elif isinstance(p, Add) and isinstance(e, Add) and len(p.args) == 2:
+        first, second = p.args
+        for t in e.args:
+            for b in _matches(first, t, bound, names):
+                yield from _matches(second, e - t, b, names)
+    elif p.func == e.func and len(p.args) == len(e.args):
+        found = [bound]
+        for a, of in zip(p.args, e.args, strict=True):
+            found = [b for f in found for b in _matches(a, of, f, names)]
+        yield from found
+        if isinstance(p, _EVEN):
+            yield from _matches(p.args[0], -e.args[0], bound, names)
+
+
+def _by_name(value: Expr, opened: Mapping[At, Expr], names: Names) -> Expr:
+    """A value with the functions in it by their names, at the places where others were opened."""
+    for index in dict.fromkeys(at.index for at in opened):
+        found = {f: e for f in value.atoms(Function) for e in names.values() if len(e.axes) == len(index)
+                 and isinstance(e.body, f.func) and at_index(e.body, e.axes, index) == f}  # fmt: skip
+        value = value.xreplace({f: At(e.target, *index) for f, e in found.items()})
+    return value
