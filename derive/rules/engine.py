@@ -2,12 +2,13 @@
 
 `Row("complement", "c - c*sigmoid(u) => c*sigmoid(-u)")`. A name that no function has is a variable; `c` is the common
 cofactor of all terms of a sum. A product on the left is matched within any product, its other factors are kept. A row
-ends: its right side weighs less than its left. It divides by nothing that its left side does not divide by.
+ends: its right side comes before its left in one order. It divides by nothing that its left side does not divide by.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -24,8 +25,8 @@ _OPERATORS: Mapping[type[ast.AST], str] = {
     ast.GtE: "ge", ast.Lt: "lt", ast.LtE: "le", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 
-WEIGHTS: Mapping[str, int] = {"neg": 0, "exp": 3, "log": 3, "where": 3, "sign": 2}
-"""What a function weighs in the order by which rows end: 1 where it is not said."""
+RANKS = {"log": 2, "scale": -1} | dict.fromkeys(("exp", "add", "sub", "mul", "div", "pow", "where"), 1)
+"""How high a function stands in the order by which rows end, 0 where it is not said: it is put as lower ones."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,12 @@ class Row:
     stability: bool = False  # it is there for digits or range, else for size
 
     def __post_init__(self) -> None:
-        (before, left), (after, right) = (fold(s, _weighed, _weight_of, lambda _: (1, {})) for s in self.sides)
-        if after >= before or any(times > left.get(name, 0) for name, times in right.items()):
-            raise ValueError(f"{self}: the right side does not weigh less, so that rewriting might not end")
+        numbers = self._said("number")
+        left, right = (fold(s, _Term.of, lambda n: _Term(n, n in numbers), lambda _: _NUMBER) for s in self.sides)
+        if not left.comes_after(right):
+            raise ValueError(f"{self}: the right side does not come before the left, so that rewriting might not end")
         divided = [fold(s, _divided, lambda n: (frozenset({n}), frozenset()), _of_number)[1] for s in self.sides]
-        if lost := divided[1] - divided[0] - self.nonzero:
+        if lost := divided[1] - divided[0] - self._said("nonzero", "positive", "negative"):
             raise ValueError(f"{self}: the right side divides by {', '.join(sorted(lost))}, the left side does not")
 
     def __str__(self) -> str:
@@ -64,11 +66,10 @@ class Row:
         names = (n for side in self.sides for n in ast.walk(side) if isinstance(n, ast.Name) and id(n) not in called)
         return tuple(dict.fromkeys(n.id for n in names))
 
-    @property
-    def nonzero(self) -> frozenset[str]:
-        """The variables that the conditions keep from being 0."""
+    def _said(self, *facts: str) -> frozenset[str]:
+        """The variables of which the conditions say one of these facts."""
         calls = [n for n in ast.walk(ast.parse(self.when or "()")) if isinstance(n, ast.Call)]
-        said = [n for n in calls if isinstance(n.func, ast.Name) and n.func.id in ("nonzero", "positive", "negative")]
+        said = [n for n in calls if isinstance(n.func, ast.Name) and n.func.id in facts]
         return frozenset(a.id for n in said for a in n.args if isinstance(a, ast.Name))
 
     @cached_property
@@ -82,10 +83,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Move(Generic[T]):
-    """What laws make of a value, the last of them, and what stands under the names that were opened for it."""
+    """What laws make of a value, the last of them, its variables, and what stands under the names opened for it."""
 
     value: T
     row: Row
+    bound: Mapping[str, T]
     opened: Mapping[T, T]
 
     @property
@@ -133,18 +135,35 @@ def fold(
     return of(side)
 
 
-_Weight = tuple[int, dict[str, int]]  # and how often each variable stands there
+@dataclass(frozen=True)
+class _Term:
+    """A side as a tree: a function or operator and its arguments, or a variable; numbers are alike, and only scale."""
+
+    word: str
+    is_number: bool = False
+    args: tuple[_Term, ...] = ()
+
+    @classmethod
+    def of(cls, word: str, args: list[_Term]) -> _Term:
+        rest = [a for a in args if not a.is_number]
+        if word == "neg" or (len(rest) == 1 and (word == "mul" or (word == "div" and rest == args[:1]))):
+            word, args = "scale", rest
+        return cls(word, False, tuple(args)) if rest else _NUMBER
+
+    def comes_after(self, other: _Term) -> bool:
+        """Whether it is above another in the recursive path order (Dershowitz, 1982), which ends."""
+        if not self.args or other.is_number:
+            return bool(self.args)
+        if any(a == other or a.comes_after(other) for a in self.args):
+            return True
+        rank, below = RANKS.get(self.word, 0), RANKS.get(other.word, 0)
+        if not other.args or rank < below or not all(self.comes_after(b) for b in other.args):
+            return False
+        left, right = list(Counter(self.args) - Counter(other.args)), list(Counter(other.args) - Counter(self.args))
+        return rank > below or (bool(left) and all(any(a.comes_after(b) for a in left) for b in right))
 
 
-def _weight_of(name: str) -> _Weight:
-    return 1, {name: 1}
-
-
-def _weighed(word: str, parts: list[_Weight]) -> _Weight:
-    names = {name for _, n in parts for name in n}
-    times = {name: sum(n.get(name, 0) for _, n in parts) for name in names}
-    return WEIGHTS.get(word, 1) + sum(w for w, _ in parts), times
-
+_NUMBER = _Term("", True)
 
 _Divided = tuple[frozenset[str], frozenset[str]]  # the variables, and those that are divided by
 
