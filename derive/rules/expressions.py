@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from sympy.core.relational import Relational
 from derive.ir.algebra import normal
 from derive.ir.equations import Equation, Op
 from derive.ir.terms import functions, kinks
+from derive.ir.terms.axes import free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, at_index, tensor_names
 from derive.rules.engine import COFACTOR, Move, Row, fold, moves
@@ -33,6 +34,8 @@ FACTS: Mapping[str, Callable[[Expr], bool | None]] = {
     "number": lambda e: e.is_number, "negative": lambda e: e.is_negative, "positive": lambda e: e.is_positive,
     "nonzero": lambda e: e.is_nonzero, "whole": lambda e: e.is_Integer,
     "unsigned": lambda e: not e.could_extract_minus_sign(),
+    "constant": lambda e: not e.atoms(At) and not free_axes(e),
+    "real": lambda e: bool(e.atoms(At)) and not any(at.tensor.is_integer for at in e.atoms(At)),  # no place
 }  # fmt: skip
 
 
@@ -95,6 +98,12 @@ def rewritten(
     """A value with these laws wherever they hold, and why; the very value where none does."""
     move = next(rewritings(value, rows, names, tidy, new), None)
     return (value, "") if move is None else (move.value, move.reason)
+
+
+def by_rows(op: Op, rows: Sequence[Row]) -> Op:
+    """The same op with these laws wherever they hold in an equation as it is written."""
+    changed = (replace(e, body=rewritten(e.body, rows, NONE, as_it_is)[0]) for e in op.equations)
+    return replace(op, equations=tuple(changed))
 
 
 def rewritings(

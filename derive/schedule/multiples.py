@@ -13,7 +13,7 @@ from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied, quotient
 from derive.ir.nodes.products import fraction, is_matrix_product, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import axes_along, node_axes, reads, rebuilt, uses
+from derive.ir.nodes.walking import axes_along, node_axes, reads, top_down, uses
 from derive.ir.program import Assign, Node, Program, Read, Reduce, Statement
 
 
@@ -77,7 +77,7 @@ def _read_instead(program: Program, found: _Multiple, nominal: Nominal) -> Progr
     """The program with the other tensor in every sum, and the numbers behind; the same where that does not serve."""
     name, sums = found.statement.name, list[Reduce]()
 
-    def instead(node: Node) -> Node:
+    def instead(node: Node) -> Node | None:
         if isinstance(node, Reduce) and is_matrix_product(node):
             factors = product_factors(node.body)
             own = [f for f in factors if isinstance(f, Read) and f.name == name]
@@ -85,12 +85,12 @@ def _read_instead(program: Program, found: _Multiple, nominal: Nominal) -> Progr
                 sums.append(node)
                 body = multiplied([Read(found.base.name, f.index) if f in own else f for f in factors])
                 return found.times(replace(node, body=body))
-        return rebuilt(node, instead)
+        return None
 
     readers = {s.name for s, _ in uses(name, program.statements)}
     first = [found.base if s is found.statement else s for s in program.statements]  # where either of them stands
     rest = (s for k, s in enumerate(first) if s is not found.base or first.index(s) == k)
-    new = tuple(replace(s, value=instead(s.value)) if s.name in readers else s for s in rest)
+    new = tuple(replace(s, value=top_down(s.value, instead)) if s.name in readers else s for s in rest)
     size = sum(nominal.elements(node_axes(n)) for n in sums)
     small = size <= MULTIPLES * nominal.elements(axes_along(found.base.axes))
     serves = sums and small and readers <= set(program.returns) and not uses(name, new)

@@ -6,7 +6,6 @@ names. As they are written they are 0, infinite or nan, or their gradients are, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sympy import Add, Expr
@@ -15,7 +14,7 @@ from derive.ir.equations import Equation, Op
 from derive.ir.lowering.lower import node
 from derive.ir.nodes.naming import name_of
 from derive.ir.terms.axes import free_axes
-from derive.ir.terms.elements import At, at_index, reads_of
+from derive.ir.terms.elements import reads_of
 from derive.rules.expressions import Names, as_it_is, rewritings, rewritten
 from derive.rules.splitting import own_equation
 from derive.rules.tables.stability import LOG_COSINES, STABLE
@@ -50,9 +49,3 @@ def _sums_apart(e: Equation, names: Names, taken: set[str]) -> list[Equation]:
     sums = dict.fromkeys(u for u in found if isinstance(u, Add) and reads_of(u))
     axes = (*e.axes, *e.over)
     return [own_equation(name_of(node(u), taken), tuple(a for a in axes if a in free_axes(u)), u, taken) for u in sums]
-
-
-def in_full(value: Expr, named: Mapping[str, Equation]) -> Expr:
-    """The value with what these equations say in the place of their tensors."""
-    read = {at: named[at.name] for at in value.atoms(At) if at.name in named}
-    return value.xreplace({at: at_index(e.body, e.axes, at.index) for at, e in read.items()})

@@ -11,11 +11,13 @@ from mpmath import mp
 from sympy import Integer, cos, sin, symbols
 
 from derive.ir.algebra import normal
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.elements import At, Tensor
 from derive.rules.engine import Row, fold
 from derive.rules.expressions import expression, rewritings
-from derive.rules.tables import algebra, stability
+from derive.rules.tables import algebra, piecewise, stability
 
-TABLES = (algebra, stability)
+TABLES = (algebra, stability, piecewise)
 ROWS = list(dict.fromkeys(
     row for table in TABLES for value in vars(table).values() if isinstance(value, tuple) for row in value
     if isinstance(row, Row)
@@ -26,6 +28,7 @@ SPECIAL = {"q": (-1.0, -2.0, -0.5, -3.0), "k": (0.0, 1.0)}  # an exponent, a con
 FACTS = {
     "negative": lambda x: x < 0, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0, "number": lambda x: True,
     "whole": lambda x: x == round(x), "unsigned": lambda x: True,
+    "constant": lambda x: True, "real": lambda x: True,
 }  # fmt: skip
 EXACT = {  # in mpmath, as functions are defined
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
@@ -121,9 +124,9 @@ def test_a_sabotaged_row_is_caught(row: Row) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_the_engine_applies_it(row: Row) -> None:
     """To its own left side, and what it makes of that is another value: it says what it says by the row alone."""
-    numbers = {n: Integer(2 + k) for k, n in enumerate(row.variables) if f"number({n})" in row.when}
-    free = symbols([n for n in row.variables if n not in numbers], real=True)
-    names = {s.name: s for s in free} | {"q": Integer(-2)} | numbers
+    asked = [n for n in row.variables if f"number({n})" in row.when or (n == "v" and "constant(v)" in row.when)]
+    names = {n: At(Tensor(n), Axis("i")) for n in row.variables} | {"q": Integer(-2)}
+    names |= {n: Integer(2 + k) for k, n in enumerate(asked)}
     left, right = (expression(side, names) for side in row.sides)
     made = [move.value for move in rewritings(left, (row,), tidy=normal)]
     assert normal(right) in made, made
