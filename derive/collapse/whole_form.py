@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from sympy import Expr, S
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.carried import carried
 from derive.collapse.chain import Laws, Step
-from derive.collapse.complements import both_sides, by_other_side, complements, slopes, tangents
-from derive.collapse.denominators import cancelled
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
 from derive.collapse.known_products import by_products, products
 from derive.collapse.local_search import Candidate
-from derive.collapse.magnitudes import magnitudes
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
     Found,
@@ -37,6 +33,8 @@ from derive.ir.algebra import normal
 from derive.ir.matching import match
 from derive.ir.terms.elements import At, tensor_names
 from derive.ir.terms.reductions import Sigma
+from derive.rules.expressions import names_of, rewritings
+from derive.rules.tables.algebra import GRADIENTS
 from derive.schedule.definitions import Definition, circular
 
 
@@ -71,8 +69,8 @@ def _reassociate(
     for put, because in _everywhere(_in_another_order(steps, found, made, laws)):
         changed = [replace(d, value=normal(d.value.xreplace(put))) for d in found.definitions]
         if not any(c.value == 0 != d.value for d, c in zip(found.definitions, changed, strict=True)):
-            ways = [(changed, because)]  # gradients of inputs stay as they are asked for
-            found = _cheaper(steps, found, "reassociate", ways, policy, elsewhere, held)
+            ways = [("reassociate", changed, because)]  # gradients of inputs stay as they are asked for
+            found = _cheaper(steps, found, ways, policy, elsewhere, held)
     return found
 
 
@@ -85,20 +83,19 @@ def _priced(steps: Stepwise, found: Candidate, policy: Policy, held: frozenset[s
 def _cheaper(
     steps: Stepwise,
     found: Candidate,
-    law: str,
-    ways: Iterable[tuple[list[Definition], str]],
+    ways: Iterable[tuple[str, list[Definition], str]],
     policy: Policy,
     elsewhere: Sequence[Definition] | None = None,
     held: frozenset[str] = frozenset(),
 ) -> Candidate:
-    """A stretch in the first of these ways that is cheaper.
+    """A stretch in the first of these ways, each by a law and with its reason, that is cheaper.
 
     With the definitions `elsewhere`, where sums are taken otherwise, it divides by nothing more and needs nothing in a
     circle; of two ways that cost the same the one that reads fewer tensors twice is better.
     """
     summed = elsewhere is not None
     allowed = divisors(steps) | {n for d in found.definitions for n in divided_by(d.value)}
-    for changed, reason in ways:
+    for law, changed, reason in ways:
         if summed and (circular([*changed, *(elsewhere or ())]) or outside_domain(changed, allowed)):
             continue
         other = _priced(steps, replace(found, definitions=tuple(changed)), policy, held)
@@ -110,10 +107,12 @@ def _cheaper(
     return found
 
 
-def _with_value(found: Candidate, k: int, ways: Iterable[tuple[Expr, str]]) -> Iterator[tuple[list[Definition], str]]:
+def _with_value(
+    found: Candidate, k: int, ways: Iterable[tuple[str, Expr, str]]
+) -> Iterator[tuple[str, list[Definition], str]]:
     """The definitions of a stretch with each of these values for one of them."""
-    for value, reason in ways:
-        yield [replace(d, value=value) if i == k else d for i, d in enumerate(found.definitions)], reason
+    for law, value, reason in ways:
+        yield law, [replace(d, value=value) if i == k else d for i, d in enumerate(found.definitions)], reason
 
 
 def _read_twice(definitions: Iterable[Definition]) -> int:
@@ -152,31 +151,21 @@ def _in_another_order(
     return ways
 
 
-_Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
-_IDENTITIES: tuple[_Identity, ...] = (
-    ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
-    ("complement", tangents, "1 - 2*sigmoid(u) = tanh(-u/2)"),
-    ("complement", slopes, "[u > 0] - sign(u)*sigmoid(-|u|) = sigmoid(u)"),
-    ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
-)
-"""Laws of single definitions, each taken where it is cheaper."""
-
-
 def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     """The same with each of these laws where it is cheaper."""
     found = _priced(steps, found, policy)
-    known = bodies(steps.op)
-    magnitude: _Identity = ("magnitude", partial(magnitudes, op=steps.op), "sign(u) * abs(u) = u")
-    sides = both_sides(steps.op)
-    other: _Identity = ("complement", partial(by_other_side, other=sides), "sigmoid(u) + sigmoid(-u) = 1")
-    named: _Identity = ("product", partial(by_products, known=products(steps.op)), "the forward has this product")
+    known, forward, names = bodies(steps.op), products(steps.op), names_of(steps.op)
     for k in range(len(found.definitions)):
-        for law, values, reason in (other, *_IDENTITIES, magnitude, named):
-            ways = ((value, reason) for value in values(found.definitions[k].value))
-            found = _cheaper(steps, found, law, _with_value(found, k, ways), policy)
-        names = with_definitions(known, list(found.definitions[:k]))
-        by_names = opened(found.definitions[k].value, names)
-        found = _cheaper(steps, found, "open", _with_value(found, k, by_names), policy)
+        for rows in GRADIENTS:
+            moves = rewritings(found.definitions[k].value, rows, names, normal)
+            ways = ((m.row.name, m.value, m.reason) for m in moves)
+            found = _cheaper(steps, found, _with_value(found, k, ways), policy)
+        values = by_products(found.definitions[k].value, forward)
+        ways = (("product", value, "the forward has this product") for value in values)
+        found = _cheaper(steps, found, _with_value(found, k, ways), policy)
+        bodied = opened(found.definitions[k].value, with_definitions(known, list(found.definitions[:k])))
+        ways = (("open", value, reason) for value, reason in bodied)
+        found = _cheaper(steps, found, _with_value(found, k, ways), policy)
     return found
 
 
@@ -187,9 +176,9 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
     for i, part in enumerate(parts):
         others = [d for p in (*out, *parts[i + 1 :]) for d in p.definitions]
         for k, d in enumerate(part.definitions):
-            if ways := list(sums_of_adjoints(d, named)):
+            if ways := [("reassociate", value, reason) for value, reason in sums_of_adjoints(d, named)]:
                 fresh = _priced(steps, part, policy)
-                part = _cheaper(steps, fresh, "reassociate", _with_value(part, k, ways), policy, others)
+                part = _cheaper(steps, fresh, _with_value(part, k, ways), policy, others)
             named.append((steps.by_name[d.name].left, part.definitions[k]))
         out.append(part)
     return out
