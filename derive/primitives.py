@@ -17,6 +17,8 @@ import sympy
 from sympy import Expr, Piecewise
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
 
+from derive.decisions import OTHER_KERNEL
+
 FINITE, ENTIRE = "finite", "entire"
 CAP = 60
 """An exponent whose exponential is finite in float32, also in sums of all that memory holds."""
@@ -40,7 +42,7 @@ class Primitive:
     js: str = ""  # in the browser
     work: float = 1.0  # in multiplications, by which backwards are ranked
     dear: bool = False  # on a CPU PyTorch takes longer than to write a tensor and read it again: 14 multiplications
-    slope_work: float = 2.0  # elementary operations of PyTorch's backward kernel
+    slope_work: float = OTHER_KERNEL  # elementary operations of PyTorch's backward kernel
     low: float = -math.inf  # no value is below it, -0 included where that is 0
     high: float = math.inf
     positive: bool = False  # of all real numbers, on paper

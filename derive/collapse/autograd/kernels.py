@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from derive.facts.costs.cost import MATMUL
+from derive.decisions import MATMUL
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.nodes.products import is_matrix_product, is_tensor, product_factors
