@@ -17,8 +17,6 @@ import sympy
 from sympy import Expr, Piecewise
 from sympy.printing.codeprinter import PrintMethodNotImplementedError
 
-from derive.decisions import OTHER_KERNEL
-
 FINITE, ENTIRE = "finite", "entire"
 CAP = 60
 """An exponent whose exponential is finite in float32, also in sums of all that memory holds."""
@@ -42,7 +40,7 @@ class Primitive:
     js: str = ""  # in the browser
     work: float = 1.0  # in multiplications, by which backwards are ranked
     dear: bool = False  # on a CPU PyTorch takes longer than to write a tensor and read it again: 14 multiplications
-    slope_work: float = OTHER_KERNEL  # elementary operations of PyTorch's backward kernel
+    slope_work: float = 2.0  # elementary operations of PyTorch's backward kernel
     low: float = -math.inf  # no value is below it, -0 included where that is 0
     high: float = math.inf
     positive: bool = False  # of all real numbers, on paper
@@ -97,9 +95,14 @@ ROWS = (
               at_minus_infinity=-1, finite=FINITE),
     Primitive("erfc", "sympy", means="erfc(x)", slope="-2 * exp(-(x**2)) / sqrt(pi)", everywhere=True, js="erfc(x)",
               units=40, work=4, low=0, high=2, positive=True, at_minus_infinity=2, finite=FINITE),
+    Primitive("erfcx", "derive", torch="special.erfcx", means="where(x < 12, exp(x**2) * erfc(x), 1 / sqrt(pi) / (x + "
+              "0.5 / (x + 1 / (x + 1.5 / (x + 2 / (x + 2.5 / (x + 3 / x)))))))",  # Laplace's continued fraction
+              slope="2 * x * y - 2 / sqrt(pi)", work=4, low=0, positive=True, finite=ENTIRE),
     Primitive("erfinv", "sympy", units=20, work=4, at_0=0),
     Primitive("sin", "derive", units=10, work=3, slope_work=4, low=-1, high=1, at_0=0, finite=FINITE),
     Primitive("cos", "derive", units=10, work=3, slope_work=4, low=-1, high=1, finite=FINITE),
+    Primitive("sinc", "derive", means="where(eq(x, 0), 1, sin(pi * x) / (pi * x))",
+              slope="where(eq(x, 0), 0, (cos(pi * x) - y) / x)", work=4, low=-0.2172337, high=1, finite=FINITE),
     Primitive("tan", "sympy", units=40, work=4, at_0=0),
     Primitive("asin", "sympy", units=6, work=4, at_0=0),
     Primitive("acos", "sympy", units=6, work=4),

@@ -33,7 +33,7 @@ FUNCTIONS = frozenset(CLASSES) - OF_AXES
 _INSTEAD = {
     "cot": "write 1 / tan(x)", "csc": "write 1 / sin(x)", "sec": "write 1 / cos(x)", "coth": "write 1 / tanh(x)",
     "csch": "write 1 / sinh(x)", "sech": "write 1 / cosh(x)",
-    "sinc": "write where(ne(x, 0), sin(x) / x, 1)",
+    "sinc": "write sinc(x / pi) with the `sinc` of derive, which is sin(pi*x) / (pi*x)",
 }  # fmt: skip
 
 _STEPS = {"floor", "Mod", "ceiling", "frac", "round"}
