@@ -23,8 +23,8 @@ from derive.ir.terms.indices import Merge
 from derive.ir.terms.windows import affine, is_gather, is_window
 from derive.primitives import FINITE
 
-_FINITE = having(lambda r: r.finite == FINITE)
-"""Functions that are finite, as is their derivative, wherever their argument is."""
+_FINITE = having(lambda r: r.finite == FINITE and r.name != "absolute")
+"""Functions that are finite, as is their derivative, wherever their argument is; no magnitudes, which cost little."""
 
 
 def made_before_windows(op: Op) -> Op:
