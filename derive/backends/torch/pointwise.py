@@ -7,7 +7,7 @@ from dataclasses import replace
 from derive.backends.torch.scalars import is_given, is_never_refused, scalar_call
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
 from derive.ir.program import CONDITIONS, RELATIONS, Call, Node, Num
-from derive.primitives import PRIMITIVES, row
+from derive.primitives import PRIMITIVES, names, row
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -150,9 +150,7 @@ def _ascends(low: Node, extremum: Call) -> bool:
     return any(isinstance(n, Num) and isinstance(low, Num) and low.value <= n.value for n in extremum.args)
 
 
-_IN_PLACE = {
-    "exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu", "sign", "digamma",
-}  # fmt: skip
+_IN_PLACE = names(lambda r: r.in_place) | {"neg"}
 
 
 def written_over(node: Call, args: list[Value], long: bool = False) -> Value | None:
