@@ -25,7 +25,7 @@ from derive.ir.nodes.products import fraction
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import by_axes_once, node_axes, reads, rebuilt
-from derive.ir.program import Assign, Call, Node, Num, Program, Read, Statement
+from derive.ir.program import MIRRORED, Assign, Call, Node, Num, Program, Read, Statement
 from derive.schedule.blends import blend, gap, order, three_ways
 from derive.schedule.sides import on_each_side, vanishes_beside
 from derive.schedule.steps import clamped, half_of
@@ -164,7 +164,6 @@ def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}
-_MIRRORED = {"gt": "lt", "lt": "gt"}
 _SMALLER = {"lt": "minimum", "le": "minimum", "gt": "maximum", "ge": "maximum"}
 _LARGER = {"lt": "maximum", "le": "maximum", "gt": "minimum", "ge": "minimum"}
 
@@ -209,7 +208,7 @@ def _step(node: Call) -> tuple[Call, Node, Node] | None:
         return None
     if below == ZERO:
         return condition, value, Call("add", (order(condition), ONE))
-    return Call(_MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
+    return Call(MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
 
 
 def _sign(condition: Node, known: _Known) -> Call | None:

@@ -9,10 +9,9 @@ from derive.ir.nodes.other_axes import plain_by_axes, with_axes
 from derive.ir.nodes.products import fraction
 from derive.ir.nodes.walking import by_axes_once, node_axes, walk
 from derive.ir.program import Assign, AxisValue, Call, Node, Read
+from derive.primitives import names
 
-_ZERO_AT_ZERO = frozenset(
-    {"sign", "absolute", "relu", "neg", "tanh", "erf", "sin", "tan", "sinh", "atan", "asinh", "expm1"}
-)
+_ZERO_AT_ZERO = names(lambda r: r.at_0 == 0) | {"neg"}
 
 
 def of_one_set(difference: Node) -> frozenset[str] | None:
