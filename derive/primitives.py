@@ -140,7 +140,6 @@ ROWS = (
     Primitive("sigmoid_of_size", means="1 / (1 + exp(-x))", units=4, low=0, high=1),
 )  # fmt: skip
 PRIMITIVES = {row.name: row for row in ROWS}
-"""The rows by name."""
 _OTHER = Primitive("", units=0.2)
 
 
@@ -185,9 +184,8 @@ def numeric(row: Primitive) -> Callable[..., float] | None:
     """The function of Python's numbers; None where neither `math` nor the row has it."""
     if row.number:
         return formula(row.number.format(x="x", y="y"), {"math": math})
-    if hasattr(math, row.torch_name):
-        return getattr(math, row.torch_name)
-    return sympy.lambdify(sympy.symbols("x y")[: row.arity], meant(row), "math") if row.means else None
+    made = sympy.lambdify(sympy.symbols("x y")[: row.arity], meant(row), "math") if row.means else None
+    return getattr(math, row.torch_name, made)
 
 
 @cache

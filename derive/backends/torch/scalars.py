@@ -79,8 +79,7 @@ def scalar_call(node: Call, args: list[Value]) -> Value:
     if fn == "Mod":
         return Value(f"{args[0].inside(PRODUCT)} % {args[1].inside(PRODUCT + 1)}", strength=PRODUCT, scalar=True)
     if text := row(fn).number:
-        codes = dict(zip("xy", (a.code for a in args), strict=False))
-        return Value(text.format(**codes), scalar=True)
+        return Value(text.format(**{name: a.code for name, a in zip("xy", args, strict=False)}), scalar=True)
     known = is_never_refused(node)
     if fn == "rsqrt":
         root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
