@@ -32,7 +32,7 @@ SPECIAL = {"q": (-1.0, -2.0, -0.5, -3.0), "k": (0.0, 1.0)}  # an exponent, a con
 FACTS = {
     "negative": lambda x: x < 0, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0, "number": lambda x: True,
     "whole": lambda x: x == round(x), "unsigned": lambda x: True,
-    "constant": lambda x: True, "real": lambda x: True,
+    "varies": lambda x: True, "constant": lambda x: True, "real": lambda x: True,
 }  # fmt: skip
 EXACT = {  # in mpmath, as functions are defined
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
