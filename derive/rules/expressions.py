@@ -31,7 +31,8 @@ _WORDS: dict[str, Callable[..., Basic]] = {
 _EVEN = (kinks.absolute, cos, cosh)
 
 FACTS: Mapping[str, Callable[[Expr], bool | None]] = {
-    "number": lambda e: e.is_number, "negative": lambda e: e.is_negative, "positive": lambda e: e.is_positive,
+    "number": lambda e: e.is_number, "varies": lambda e: not e.is_number,
+    "negative": lambda e: e.is_negative, "positive": lambda e: e.is_positive,
     "nonzero": lambda e: e.is_nonzero, "whole": lambda e: e.is_Integer,
     "unsigned": lambda e: not e.could_extract_minus_sign(),
     "constant": lambda e: not e.atoms(At) and not free_axes(e),

@@ -19,9 +19,10 @@ from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.nodes.leftovers import under_last_names, without_copies
 from derive.ir.program import Program
+from derive.rules.statements import with_rows
+from derive.rules.tables.signs import EXPM1
 from derive.schedule.axis_orders import in_order
 from derive.schedule.close_differences import close_differences
-from derive.schedule.exponentials_less_one import exponentials_less_one
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
@@ -55,7 +56,7 @@ def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> P
         share,
         under_last_names,
         *(() if as_written else (one_choice, numbers_outside, one_sign)),
-        exponentials_less_one,
+        partial(with_rows, rows=EXPM1),
     )
     return _passed(forward_statements(op, kept), passes)
 
@@ -93,7 +94,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(weighted_sums, nominal=lengths),
         after_gathers,
         without_copies,
-        exponentials_less_one,
+        partial(with_rows, rows=EXPM1),
         partial(in_order, written=written),
     )
     return _passed(backward, passes)

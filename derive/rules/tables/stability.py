@@ -56,6 +56,6 @@ STABLE = (*SIGMOIDS, *LOG_COSINES, *SOFTPLUS)
 NEAR_ONE = (
     Row("expm1", "c*exp(u) - c => c*expm1(u)", when="number(c)", stability=True),
     Row("expm1", "c*expm1(u) + c => c*exp(u)", when="number(c)", stability=True),
-    Row("log1p", "log(1 + u) => log1p(u)", stability=True),
+    Row("log1p", "log(1 + u) => log1p(u)", when="varies(u)", stability=True),
 )
 """What is close to 1 and loses its digits beside it."""
