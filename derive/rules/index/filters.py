@@ -3,7 +3,7 @@
 `sum(where(t >= k, w[k] * x[n, t - k], 0), over=k)` is `sum(where(eq(k + u, t), w[k] * x[n, u], 0), over=(k, u))`, which
 adds each `x[n, u]` at the places behind it (`reached_places`): a convolution, and no gather as large as all windows.
 The condition must say just that the place is one of the dimension, and what multiplies the read have no pole where the
-inputs are finite; `finite` are the tensors that have none.
+inputs are finite; `values` says which tensors have none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from sympy import Eq, Expr, Integer, Mul, S, expand
 
-from derive.facts.bounded import has_no_pole
+from derive.facts.interpreter import Facts
 from derive.facts.lengths.kept_inside import first_asked, gaps, is_kept_inside, length_asked
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
@@ -24,12 +24,12 @@ from derive.ir.terms.windows import affine, is_window
 Dims = Mapping[str, tuple[Expr, ...]]
 
 
-def added_up(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
+def added_up(rhs: Expr, dims: Dims, values: Facts) -> Expr:
     """The right side with every such sum as one of what is added at each place."""
     names = {a.base for a in rhs.atoms(Axis)} | {a.base for own in dims.values() for i in own for a in free_axes(i)}
 
     def changed(r: Reduce) -> Expr:
-        found = _filter(r, dims, finite)
+        found = _filter(r, dims, values)
         if found is None:
             return r
         at, i, place, dim, factors = found
@@ -42,7 +42,7 @@ def added_up(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
     return rhs.replace(lambda e: isinstance(e, Reduce) and e.kind == "sum", changed)
 
 
-def _filter(r: Reduce, dims: Dims, finite: Collection[str]) -> tuple[At, Expr, Axis, Axis, list[Expr]] | None:
+def _filter(r: Reduce, dims: Dims, values: Facts) -> tuple[At, Expr, Axis, Axis, list[Expr]] | None:
     """The read of a filter, its index, the axis that it keeps, the dimension that it reads, and the other factors."""
     factors = list(Mul.make_args(r.body))
     choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
@@ -57,7 +57,7 @@ def _filter(r: Reduce, dims: Dims, finite: Collection[str]) -> tuple[At, Expr, A
     factors.remove(at)
     slot = next(k for k, i in enumerate(at.index) if is_window(i))
     i, dim = at.index[slot], dims.get(at.name, at.index)[slot]
-    if not isinstance(dim, Axis) or len(at.index) < 2 or not all(has_no_pole(f, finite) for f in factors):
+    if not isinstance(dim, Axis) or len(at.index) < 2 or not all(values.of(f).has_no_pole for f in factors):
         return None
     place = _kept(i, r.over, free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)})
     conditions = conjuncts(choices[0].condition)
