@@ -91,7 +91,7 @@ def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Itera
             continue
         own = next(f for f in factors_of(e.body, At) if f.index == e.axes)
         for at in (f for f in factors if isinstance(f, At) and f.name == own.name):
-            number, product = at_index(e.body, e.axes, at.index).as_coeff_Mul()
+            number, product = e.at(at.index).as_coeff_Mul()
             if set(Mul.make_args(product)) <= set(factors) and (product != at or not e.is_plain):
                 value = body / product * at_index(e.left, e.axes, at.index) / number
                 yield outer * sigma(value, bound), f"{found[1]}; {e.left} = {e.body}"

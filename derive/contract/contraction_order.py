@@ -14,12 +14,14 @@ from itertools import combinations
 
 from derive.contract.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
 from derive.contract.masked_sums import as_product
+from derive.decisions import ALL_ORDERS, GAIN
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.substituting import axes_of, put
-from derive.ir.nodes.walking import node_axes, reads, rebuilt, uses, walk
+from derive.ir.nodes.substituting import axes_of
+from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.ir.program import (
     COMPARISONS,
     Arithmetic,
@@ -34,10 +36,7 @@ from derive.ir.program import (
     Window,
     base,
 )
-from derive.ir.terms.names import free_name
-
-_MOST = 7  # factors of one product whose orders are all tried
-_GAIN = 1.1  # how many times cheaper than the order as written another must be
+from derive.ir.terms.names import new_name
 
 
 def pairwise(program: Program, nominal: Nominal) -> Program:
@@ -50,7 +49,7 @@ def pairwise(program: Program, nominal: Nominal) -> Program:
     common = _in_common(program)
     if common:
         together, less = _in_steps(program, nominal, common)
-        if less * _GAIN < cost:
+        if less * GAIN < cost:
             return together
     return alone
 
@@ -72,10 +71,10 @@ def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tup
         trial.within(s.value)
     shared = frozenset(key for key, count in trial.uses.items() if count + (key in trial.whole) > 1)
     orders = _Orders(nominal, program.names, halved, shared, given)
-    out = orders.statements(program)
+    out = replace(program, statements=tuple(orders.statements(program)))
     for name in orders.named:
-        out = _inlined(name, out)
-    return check(replace(program, statements=tuple(out))), orders.cost
+        out = inline(out.assigned[name], out) or out
+    return check(out), orders.cost
 
 
 def _in_common(program: Program) -> frozenset[Key]:
@@ -86,25 +85,11 @@ def _in_common(program: Program) -> frozenset[Key]:
             _, tensors = numbers_apart(product_factors(as_product(node).body))
             groups = Groups.of(tensors, node_axes(node))
             most = max(len(groups) - 1, 2)  # a product of two may be a step of a longer one
-            for size in range(2, most + 1 if 1 < len(groups) <= _MOST else 0):
+            for size in range(2, most + 1 if 1 < len(groups) <= ALL_ORDERS else 0):
                 for subset in combinations(range(len(groups)), size):
                     key = groups.key(subset)
                     count[key] = count.get(key, 0) + 1
     return frozenset(key for key, times in count.items() if times > 1)
-
-
-def _inlined(name: str, statements: list[Statement]) -> list[Statement]:
-    """The statements without one of ours that only a single other reads, and not inside a sum: it is written there."""
-    made = next(s for s in statements if s.name == name)
-    read = Read(made.name, made.axes)
-    found = uses(name, statements)
-    if len(found) != 1 or found[0][1] != read:
-        return statements
-    ((reader, _),) = found
-    if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)):
-        return statements
-    value = put(reader.value, read, made.value)
-    return [replace(s, value=value) if s is reader else s for s in statements if s is not made]
 
 
 @dataclass
@@ -140,7 +125,7 @@ class _Orders:
         """One sum in steps; itself where it has two factors, or no order is much cheaper."""
         numbers, tensors = numbers_apart(product_factors(as_product(node).body))
         groups = Groups.of(tensors, node_axes(node))
-        if node.kind != "sum" or not 1 < len(groups) <= _MOST or not all(self.is_plain(f) for f in tensors):
+        if node.kind != "sum" or not 1 < len(groups) <= ALL_ORDERS or not all(self.is_plain(f) for f in tensors):
             return node
         windows = [f for f in tensors if _in_windows(f)]
         if windows and self.every:
@@ -155,7 +140,7 @@ class _Orders:
             self.cost += as_written
             return node
         settled = self.every or (self.shared is not None and not self.shared & best.steps)
-        if best.cost * _GAIN >= as_written and settled:
+        if best.cost * GAIN >= as_written and settled:
             self.cost += as_written
             return node
         self.cost += best.cost
@@ -215,8 +200,7 @@ class _Orders:
         names = [n for f in factors for n in sorted(reads(f))]
         stem = "_".join(dict.fromkeys(names))
         stem = stem if len(stem) <= 24 else "_".join(["part", *dict.fromkeys(names)][:3])
-        name = free_name(stem, self.taken, "_")
-        self.taken.add(name)
+        name = new_name(stem, self.taken, "_")
         return name
 
 

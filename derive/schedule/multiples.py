@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from derive.decisions import MULTIPLES
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied, quotient
 from derive.ir.nodes.products import fraction, is_matrix_product, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import axes_along, node_axes, reads, rebuilt, uses
+from derive.ir.nodes.walking import axes_along, node_axes, reads, top_down, uses
 from derive.ir.program import Assign, Node, Program, Read, Reduce, Statement
-
-_MOST = 2
-"""How many times as large as the table the gradients may be together: at equal lengths, those of q and k."""
 
 
 def without_multiples(program: Program, nominal: Nominal) -> Program:
@@ -79,7 +77,7 @@ def _read_instead(program: Program, found: _Multiple, nominal: Nominal) -> Progr
     """The program with the other tensor in every sum, and the numbers behind; the same where that does not serve."""
     name, sums = found.statement.name, list[Reduce]()
 
-    def instead(node: Node) -> Node:
+    def instead(node: Node) -> Node | None:
         if isinstance(node, Reduce) and is_matrix_product(node):
             factors = product_factors(node.body)
             own = [f for f in factors if isinstance(f, Read) and f.name == name]
@@ -87,13 +85,13 @@ def _read_instead(program: Program, found: _Multiple, nominal: Nominal) -> Progr
                 sums.append(node)
                 body = multiplied([Read(found.base.name, f.index) if f in own else f for f in factors])
                 return found.times(replace(node, body=body))
-        return rebuilt(node, instead)
+        return None
 
     readers = {s.name for s, _ in uses(name, program.statements)}
     first = [found.base if s is found.statement else s for s in program.statements]  # where either of them stands
     rest = (s for k, s in enumerate(first) if s is not found.base or first.index(s) == k)
-    new = tuple(replace(s, value=instead(s.value)) if s.name in readers else s for s in rest)
+    new = tuple(replace(s, value=top_down(s.value, instead)) if s.name in readers else s for s in rest)
     size = sum(nominal.elements(node_axes(n)) for n in sums)
-    small = size <= _MOST * nominal.elements(axes_along(found.base.axes))
+    small = size <= MULTIPLES * nominal.elements(axes_along(found.base.axes))
     serves = sums and small and readers <= set(program.returns) and not uses(name, new)
     return replace(program, statements=new) if serves else program

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from derive.ir.nodes.walking import axes_along, kept, node_axes, rebuilt, walk
+from derive.ir.nodes.walking import axes_along, kept, node_axes, top_down, walk
 from derive.ir.program import (
     Assign,
     AxisValue,
@@ -82,8 +82,6 @@ def _index(index: Index, names: Renaming) -> Index:
 def uncopied(node: Node) -> Node | None:
     """What is made of places alone with axes for their copies in sums, `k` for `k'`; None where it has two of one."""
     axes = node_axes(node)
-
-    def within(n: Node) -> Node:
-        return AxisValue(base(n.axis)) if isinstance(n, AxisValue) else rebuilt(n, within)
-
-    return within(node) if len({base(a) for a in axes}) == len(axes) else None
+    if len({base(a) for a in axes}) < len(axes):
+        return None
+    return top_down(node, lambda n: AxisValue(base(n.axis)) if isinstance(n, AxisValue) else None)

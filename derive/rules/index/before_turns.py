@@ -15,7 +15,7 @@ from derive.facts.lengths.nominal import nominal
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.elements import At, Tensor
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 
 def made_before_turns(op: Op) -> Op:
@@ -26,8 +26,7 @@ def made_before_turns(op: Op) -> Op:
         if axis is None:
             out.append(e)
             continue
-        target = Tensor(free_name(f"{e.name}_ahead", taken), **e.target.assumptions0)
-        taken.add(target.name)
+        target = Tensor(new_name(f"{e.name}_ahead", taken), **e.target.assumptions0)
         ahead = replace(e, target=target, body=e.body.xreplace({_other_end(axis): axis}), given=False)
         out += [ahead, replace(e, body=ahead.left.xreplace({axis: _other_end(axis)}), kind=None, over=(), scale=S.One)]
     return replace(op, equations=tuple(out)) if len(out) > len(op.equations) else op

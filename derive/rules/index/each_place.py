@@ -10,21 +10,19 @@ from dataclasses import replace
 
 from sympy import Basic, Expr, Integer, S
 
+from derive.decisions import PLACES_SAID
 from derive.ir.equations import Equation, Op, SizeRule
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.indices import Merge
-from derive.ir.terms.names import free_name
-
-_MOST = 4
-"""Places of an axis up to which each is said by itself."""
+from derive.ir.terms.names import free_name, new_name
 
 
 def said_for_each_place(op: Op) -> Op:
     """The same op with such equations as what is joined along their axes."""
     taken = {r.axis.base for r in op.sizes}
-    one = [Axis(free_name(f"place_{k}", taken), fixed=1) for k in range(_MOST)]
+    one = [Axis(free_name(f"place_{k}", taken), fixed=1) for k in range(PLACES_SAID)]
     names = op.names
     equations = tuple(part for e in op.equations for part in _apart(e, _said(e, one), names))
     if equations == op.equations:
@@ -37,8 +35,7 @@ def _apart(e: Equation, said: Equation, names: set[str]) -> tuple[Equation, ...]
     """What is joined along an axis that is merged on the left, before it is merged."""
     if said == e or e.is_plain:
         return (said,)
-    target = Tensor(free_name(f"{e.name}_apart", names))
-    names.add(target.name)
+    target = Tensor(new_name(f"{e.name}_apart", names))
     joined = replace(said, target=target, index=e.axes, given=False)
     return joined, replace(e, body=joined.left)
 
@@ -49,7 +46,7 @@ def _said(e: Equation, one: list[Axis]) -> Equation:
     if e.kind is not None or not whole or e.target.is_integer:
         return e
     for axis in e.axes:
-        if axis.fixed is not None and 1 < axis.fixed <= _MOST and _asks(e.body, axis):
+        if axis.fixed is not None and 1 < axis.fixed <= PLACES_SAID and _asks(e.body, axis):
             pieces = [_at(e.body, axis, Integer(k)) for k in range(axis.fixed)]
             if all(free_axes(p) == set(e.axes) - {axis} for p in pieces):
                 return replace(e, body=Concat(axis, *pieces), kind="concat", over=tuple(one[: axis.fixed]))
