@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from derive.facts.interpreter import GIVEN, Facts, facts_of
-from derive.facts.values import LENGTH, UNKNOWN, May, Value, added, reduced
+from derive.facts.values import LENGTH, May, Value
 from derive.ir.equations import Op
 from derive.ir.lowering.lower import node as lowered
 from derive.ir.nodes.arithmetic import ONE, ZERO
-from derive.ir.program import Assign, Call, Index, Node, Read, Reduce, Statement
+from derive.ir.program import Call, Index, Node, Read, Reduce, Statement
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
 
@@ -28,10 +28,7 @@ def _of_anything(v: Value) -> Value:
 
 def after(values: Facts, s: Statement, is_count: bool) -> Facts:
     """What is known after a statement, which makes a count that is never 0 or something else."""
-    value = values.of(s.value) if isinstance(s, Assign) or s.kind == "sum" else UNKNOWN
-    if not isinstance(s, Assign):
-        value = added(reduced("sum", value), *(values.named(n) for n in [s.onto] if n is not None))
-    return values.with_more({s.name: LENGTH if is_count else value})
+    return values.with_more({s.name: LENGTH if is_count else values.made_by(s)})
 
 
 def chooses(op: Op) -> bool:

@@ -6,16 +6,15 @@ Each representation has its adapter, which names the operation; what the operati
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 
-from sympy import Add, Basic, Expr, Function, Mul, Pow, S, exp, polygamma
+from sympy import Add, Basic, Expr, Function, Mul, Pow, S, polygamma
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
-from derive.facts.lengths.kept_inside import gaps
 from derive.facts.values import (
     ANSWER,
     LENGTH,
@@ -36,7 +35,21 @@ from derive.facts.values import (
 from derive.ir.equations import Equation, Op, Operand
 from derive.ir.nodes.products import is_matrix_product, is_weighted
 from derive.ir.nodes.walking import reads
-from derive.ir.program import AxisValue, Call, Join, Node, Num, Read, Reduce, Scal, Scan, SizeOf
+from derive.ir.program import (
+    Assign,
+    AxisValue,
+    Call,
+    Join,
+    Node,
+    Num,
+    Program,
+    Read,
+    Reduce,
+    Scal,
+    Scan,
+    SizeOf,
+    Statement,
+)
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Delta, Scalar, Tensor
@@ -74,6 +87,12 @@ class Facts:
     def with_more(self, tensors: Mapping[str, Value]) -> Facts:
         """The same with more known of some tensors, or something else."""
         return replace(self, tensors={**self.tensors, **tensors}, found={})
+
+    def made_by(self, s: Statement) -> Value:
+        """What is known of the tensor that a statement makes."""
+        if isinstance(s, Assign) or s.kind != "sum":
+            return self.of(s.value) if isinstance(s, Assign) else UNKNOWN
+        return added(reduced("sum", self.of(s.value)), *(self.named(name) for name in [s.onto] if name is not None))
 
     # --- expressions of SymPy ---
 
@@ -159,7 +178,19 @@ def _assumed(e: Expr, v: Value) -> Value:
     return v
 
 
-# --- of a forward ---------------------------------------------------------------------------------------------------
+@lru_cache(maxsize=200_000)
+def of_numbers(value: Expr) -> Value:
+    """What is known of a value where the tensors that it reads are finite, by the signs that these have."""
+    return Facts(others=GIVEN, scalars=GIVEN).of(value)
+
+
+def signs(rhs: Expr) -> dict[str, bool | None]:
+    """What the right-hand side proves of its sign: assumptions for the tensor it defines."""
+    value = of_numbers(rhs)
+    return {"positive": True} if value.is_positive else {"nonnegative": True} if value.is_nonnegative else {}
+
+
+# --- of a forward, of a program -------------------------------------------------------------------------------------
 
 
 def facts_by(operands: Iterable[Operand], equations: Iterable[Equation], scalars: Value = NOT_0) -> Facts:
@@ -184,15 +215,9 @@ def facts_of(op: Op) -> Facts:
     return facts_by(op.operands, op.equations)
 
 
-def says_only_inside(condition: Basic, value: Expr, inside: Mapping[At, Collection[Expr]], values: Facts) -> bool:
-    """Whether a value with zeros around what it reads is 0 wherever a condition on places fails, and has no pole.
-
-    `inside` has what is at least 0 where each element that is read is one of its tensor. `exp` of a large number may be
-    oo all the same, of those places alone that the spec reads: `exp(g[t - 1] - g[t])` is too large with a 0 for one.
-    """
-    own = gaps([condition])
-    zeros = {at: S.Zero for at, places in inside.items() if own and own[0] in places}
-    if not zeros or any(e.atoms(At) & zeros.keys() for e in value.atoms(exp)):
-        return False
-    around = values.with_more({at.name: GIVEN for at in zeros})
-    return around.of(value).has_no_pole and bool(value.xreplace(zeros) == 0)
+def facts_in(program: Program, given: Value, scalars: Value = NOT_0) -> Facts:
+    """What is known of the tensors of a program where the same is known of all that it is given."""
+    values = Facts(dict.fromkeys((name for name, _ in program.given), given), scalars=scalars)
+    for s in program.statements:
+        values = values.with_more({s.name: values.made_by(s)})
+    return values

@@ -11,9 +11,9 @@ from sympy import Expr
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
-from derive.facts.interpreter import facts_by
+from derive.facts.interpreter import facts_by, signs
 from derive.facts.lengths.sizes import closed, size_of, told
-from derive.ir.equations import Equation, Operand, signs
+from derive.ir.equations import Equation, Operand
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Tensor, reads_of

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from sympy import Add, And, Basic, Expr, Mul, Not, S, expand
 
-from derive.facts.interpreter import facts_of, says_only_inside
+from derive.facts.interpreter import facts_of
 from derive.facts.lengths.ends import Ends, about_one_end, ends_of
-from derive.facts.lengths.kept_inside import gaps
+from derive.facts.lengths.kept_inside import gaps, says_only_inside
 from derive.facts.lengths.sizes import dimensions, size_of
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis, Rest, free_axes

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from sympy import And, Basic, Expr, Integer, Max, Mul, S, expand, oo
 
-from derive.facts.interpreter import Facts, facts_of, says_only_inside
-from derive.facts.lengths.kept_inside import end_of, gaps, never_negative
+from derive.facts.interpreter import Facts, facts_of
+from derive.facts.lengths.kept_inside import end_of, gaps, never_negative, says_only_inside
 from derive.facts.lengths.sizes import closed, dimensions
 from derive.facts.values import chosen
 from derive.ir.equations import Equation, Op, Requirement, SizeRule

@@ -11,7 +11,8 @@ from functools import partial
 
 from sympy import Expr, Mul, exp
 
-from derive.ir.equations import Equation, Op, inline, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.axes import free_axes
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.names import new_name
