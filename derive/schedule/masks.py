@@ -25,7 +25,7 @@ from derive.ir.nodes.arithmetic import ONE, ZERO
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import by_axes_once, node_axes, reads, rebuilt
-from derive.ir.program import Assign, Call, Node, Num, Program, Read, Scan, Statement
+from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce, Statement
 from derive.schedule.blends import blend, gap, order, three_ways
 from derive.schedule.sides import on_each_side, vanishes_beside
 from derive.schedule.steps import clamped, half_of
@@ -118,6 +118,8 @@ def _masked(node: Call, known: _Known) -> Node | None:
     finite = known.beside(condition) if sign is None else known.values
     if other != ZERO or not reads(condition) or not reads(value) or not finite.of(value).is_finite:
         return None
+    if _is_cumulative(value):
+        return None
     if sign is not None and _vanishes(value, sign.args[0]):
         return _within(value, known)
     return Call("mul", (_within(value, known), sign or Call("where", (condition, ONE, ZERO))))
@@ -147,10 +149,13 @@ def _of_what_flows(node: Call, known: _Known) -> Node | None:
     return put(value, flows, Call("where", (condition, flows, ZERO)))
 
 
+def _is_cumulative(node: Node) -> bool:
+    """Whether it is a sum up to a place, or from one on: PyTorch leaves places of it out in one call more."""
+    return isinstance(node, Reduce) and isinstance(node.body, Call) and node.body.fn == "where"
+
+
 def _is_gradient(node: Node, x: Read, known: _Known) -> bool:
-    """Whether a node of the shape of `x` is what the backward makes, or is given: a tensor, or a cumulative sum."""
-    if isinstance(node, Scan):
-        return set(node_axes(node)) == set(x.index)
+    """Whether a node is a tensor of the shape of `x` that the backward makes, or is given."""
     made = isinstance(node, Read) and node.index == x.index and node.name not in known.inputs
     return made and known.gradients.of(node).is_finite
 
