@@ -24,7 +24,6 @@ from derive.collapse.raised import Bases, raised
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.sides_taken import Extrema, use_sides
 from derive.collapse.supports import Support, reason_of, without_masks
-from derive.collapse.wholes import Wholes, use_wholes
 from derive.decisions import MOST_TERMS, MOST_TERMS_IN_FULL
 from derive.facts.interpreter import Facts
 from derive.ir.algebra import is_contraction, normal, substitute
@@ -32,6 +31,8 @@ from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
 from derive.ir.terms.products import factors_of, without
 from derive.ir.terms.reductions import Sigma
+from derive.rules.expressions import Names, rewritten
+from derive.rules.tables.algebra import WHOLES
 from derive.schedule.definitions import Definition
 
 
@@ -92,7 +93,7 @@ class Laws:
     inversions: tuple[Inversion, ...]
     relations: Relations
     supports: dict[str, tuple[Support, ...]]
-    wholes: Wholes
+    names: Names
     always: frozenset[str]
     gradients: frozenset[str]
     masked: Masked = field(default_factory=dict)
@@ -210,8 +211,8 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
     yield "relation", value, "; ".join(str(r) for r in used)
     value, powers = raised(value, laws.bases)
     yield "power", value, "; ".join(powers)
-    value, shares = use_wholes(value, laws.wholes)
-    yield "whole", value, "; ".join(shares)
+    value, why = rewritten(value, WHOLES, laws.names)
+    yield "whole", value, why
     value, sides = use_sides(value, laws.extrema)
     yield "side", value, "; ".join(sides)
     if laws.masked:

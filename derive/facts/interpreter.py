@@ -53,10 +53,11 @@ from derive.ir.program import (
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Delta, Scalar, Tensor
-from derive.ir.terms.functions import CAP, capped, power
+from derive.ir.terms.functions import capped, power
 from derive.ir.terms.indices import Merge, Part, Prefix, Slot
 from derive.ir.terms.reductions import Reduce as SpecReduce
 from derive.ir.terms.reductions import Sigma, TakenFirst
+from derive.primitives import CAP
 
 GIVEN = Value()
 """Any finite number."""

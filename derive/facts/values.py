@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import reduce
 
 from derive.ir.ranges import INF, RANGES, Range
-from derive.ir.terms.functions import CAP
+from derive.primitives import CAP
 
 SMALLEST = Fraction(1, 10**12)
 """What a finite value is divided by with a finite result."""

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import reduce
 
 from derive.ir.program import Call, Index, Node, Num, Reduce, Scan
+from derive.primitives import names
 
 ZERO, ONE = Num(Fraction(0)), Num(Fraction(1))
 
@@ -154,5 +155,5 @@ def folds_to_0(node: Node) -> bool:
     return node.fn in _KEEP_0 and folds_to_0(node.args[0])
 
 
-_KEEP_0 = frozenset({"div", "neg", "pow", "square", "sqrt", "absolute", "sign", "relu", "sin", "tanh", "erf"})
+_KEEP_0 = frozenset({"div", "neg", "pow", "square"}) | names(lambda r: r.at_0 == 0)
 """Functions that are 0 where their first argument is."""
