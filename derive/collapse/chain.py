@@ -25,6 +25,7 @@ from derive.collapse.relations import Relations, use_relations
 from derive.collapse.sides_taken import Extrema, use_sides
 from derive.collapse.supports import Support, reason_of, without_masks
 from derive.decisions import MOST_TERMS, MOST_TERMS_IN_FULL
+from derive.facts.interpreter import Facts
 from derive.ir.algebra import is_contraction, normal, substitute
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
@@ -101,7 +102,7 @@ class Laws:
     sums: Sums = field(default_factory=dict)
     extrema: Extrema = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
-    finite: frozenset[str] = frozenset()  # tensors of the forward that are so where its inputs are
+    values: Facts = field(default_factory=Facts)  # of the forward, where its inputs are finite
     bases: Bases = field(default_factory=dict)
     memo: Memo = field(default_factory=dict, compare=False)
 
@@ -204,7 +205,7 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
         by = "; ".join(f"{eliminated[n].left} = {eliminated[n].value}" for n in present)
         value = substitute(value, {n: (eliminated[n].axes, eliminated[n].value) for n in present})
         yield "eliminate", value, by
-    value, factors = drawn_out(value, laws.finite)
+    value, factors = drawn_out(value, laws.values)
     yield "factor", value, "; ".join(factors)
     value, used = use_relations(normal(value), laws.relations)
     yield "relation", value, "; ".join(str(r) for r in used)
@@ -219,7 +220,7 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
         yield "support", value, "; ".join(equations)
     if laws.supports:
         before = value
-        value, facts = without_masks(value, laws.supports, laws.finite)
+        value, facts = without_masks(value, laws.supports, laws.values)
         yield "support", value, reason_of(facts)
         if value != before:  # what was summed under a mask may be all of it
             value, used = use_relations(normal(value), laws.relations)

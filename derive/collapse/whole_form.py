@@ -190,7 +190,7 @@ def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candi
     for part in parts:
         definitions, history = [], list(part.steps)
         for d in part.definitions:
-            value, why = without_masks(d.value, known, laws.finite)
+            value, why = without_masks(d.value, known, laws.values)
             if value != d.value:
                 history.append(Step("support", steps.by_name[d.name].left, d.value, value, reason_of(why)))
                 d = replace(d, value=value)

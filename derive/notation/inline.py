@@ -9,7 +9,8 @@ from typing import Any
 from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple
 
 from derive.errors import DeriveError
-from derive.ir.equations import Equation, Op, Operand, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Op, Operand
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
 from derive.ir.terms.indices import Merge

@@ -11,9 +11,9 @@ from sympy import Expr
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
-from derive.facts.bounded import without_poles
+from derive.facts.interpreter import facts_by, signs
 from derive.facts.lengths.sizes import closed, size_of, told
-from derive.ir.equations import Equation, Operand, signs
+from derive.ir.equations import Equation, Operand
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Tensor, reads_of
@@ -146,7 +146,7 @@ class Recorder:
         before = len(self.equations)
         dims = {n: index for n, (_, index) in self.tensors.items()}
         dims |= {n: o.declared for n, o in self.operands.items() if o.declared}  # of `[t, t]` both are as long as `t`
-        plain = read_forward(rhs, dims, without_poles(self.operands.values(), self.equations))
+        plain = read_forward(rhs, dims, facts_by(self.operands.values(), self.equations))
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
             plain, sums = conditions_split(Tensor(name), left, plain, self.taken, self.written)

@@ -6,7 +6,8 @@ import math
 from fractions import Fraction
 
 from derive.backends.values import ATOM, PRODUCT, UNARY, Value
-from derive.ir.nodes.arithmetic import is_never_negative
+from derive.facts.interpreter import Facts
+from derive.facts.values import PLACE
 from derive.ir.nodes.walking import walk
 from derive.ir.program import AxisValue, Call, Node, Num, Scal, SizeOf
 from derive.ir.terms.numbers import as_decimal, as_float, as_quotient, held, with_exponent
@@ -60,7 +61,7 @@ def is_never_refused(node: Call) -> bool:
     if row(node.fn).everywhere or (node.fn == "pow" and is_whole(node.args[1])):
         return True
     lengths = any(isinstance(n, SizeOf) for n in walk(node))
-    if node.fn in ("sqrt", "rsqrt") and lengths and not is_never_negative(node.args[0]):
+    if node.fn in ("sqrt", "rsqrt") and lengths and not Facts(lengths=PLACE).of(node.args[0]).is_nonnegative:
         return False
     refused = Scal if node.fn in ("sqrt", "rsqrt", "floor") else (Scal, SizeOf)
     return not any(isinstance(n, refused) for a in node.args for n in walk(a))

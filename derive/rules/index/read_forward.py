@@ -8,7 +8,7 @@ of `t`.
 Where what is read runs back from what is kept, a filter, it is added up through windows:
 `sum(where(t >= k, w[k] * x[n, t - k], 0), over=k)` is `sum(where(eq(k + u, t), w[k] * x[n, u], 0), over=(k, u))`, which
 adds each `x[n, u]` at the places behind it (`reached_places`): a convolution, and no gather as large as all windows.
-What multiplies the read must have no pole where the inputs are finite; `finite` are the tensors that have none.
+What multiplies the read must have no pole where the inputs are finite; `values` says which tensors have none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from sympy import And, Basic, Eq, Expr, Integer, Mul, S, expand
 
-from derive.facts.bounded import has_no_pole
+from derive.facts.interpreter import Facts
 from derive.facts.lengths.kept_inside import says_that_alone
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
@@ -40,7 +40,7 @@ class _Back:
     inside: tuple[Basic, ...]
 
 
-def read_forward(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
+def read_forward(rhs: Expr, dims: Dims, values: Facts) -> Expr:
     """The right side with every such sum, or mean, over the places that it reads, and with filters added up."""
     names = _axis_names(rhs, dims)
 
@@ -63,7 +63,7 @@ def read_forward(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
         return summed if r.kind == "sum" else summed / Mul(*map(Size, r.over))
 
     rhs = rhs.replace(lambda e: isinstance(e, Reduce) and e.kind in ("sum", "mean"), changed)
-    return _added_up(rhs, dims, finite)
+    return _added_up(rhs, dims, values)
 
 
 def _axis_names(rhs: Expr, dims: Dims) -> set[str]:
@@ -128,12 +128,12 @@ def _moved(value: Expr, places: Mapping[Basic, Expr]) -> Expr:
     return value.xreplace({**put, **places})
 
 
-def _added_up(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
+def _added_up(rhs: Expr, dims: Dims, values: Facts) -> Expr:
     """The right side with every filter that reads back as a sum of what is added at each place."""
     names = _axis_names(rhs, dims)
 
     def changed(r: Reduce) -> Expr:
-        found = _filter(r, dims, finite)
+        found = _filter(r, dims, values)
         if found is None:
             return r
         at, i, place, dim, factors = found
@@ -145,7 +145,7 @@ def _added_up(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
     return rhs.replace(lambda e: isinstance(e, Reduce) and e.kind == "sum", changed)
 
 
-def _filter(r: Reduce, dims: Dims, finite: Collection[str]) -> tuple[At, Expr, Axis, Axis, list[Expr]] | None:
+def _filter(r: Reduce, dims: Dims, values: Facts) -> tuple[At, Expr, Axis, Axis, list[Expr]] | None:
     """The read of a filter, its index, the axis that it keeps, the dimension that it reads, and the other factors."""
     factors = list(Mul.make_args(r.body))
     choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
@@ -160,7 +160,7 @@ def _filter(r: Reduce, dims: Dims, finite: Collection[str]) -> tuple[At, Expr, A
     factors.remove(at)
     slot = next(k for k, i in enumerate(at.index) if is_window(i))
     i, dim = at.index[slot], dims.get(at.name, at.index)[slot]
-    if not isinstance(dim, Axis) or len(at.index) < 2 or not all(has_no_pole(f, finite) for f in factors):
+    if not isinstance(dim, Axis) or len(at.index) < 2 or not all(values.of(f).has_no_pole for f in factors):
         return None
     place = _kept(i, r.over, free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)})
     conditions = conjuncts(choices[0].condition)
