@@ -47,6 +47,7 @@ class Recorder:
     infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
     invented: set[str] = field(default_factory=set)  # equations that the spec did not write, under names of ours
     added: Written = field(default_factory=dict)  # what was added to what
+    conditions: dict[str, tuple[tuple[Expr, ...], Boolean]] = field(default_factory=dict)  # names for them, with axes
     circled: dict[tuple[str, int, int, int], str] = field(default_factory=dict)  # what has the other end around it
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
 
@@ -58,9 +59,11 @@ class Recorder:
     @property
     def taken(self) -> set[str]:
         """The names that no other equation may have, those of numbers among them."""
-        return set(self.tensors) | set(self.operands)
+        return set(self.tensors) | set(self.operands) | set(self.conditions)
 
-    def read(self, name: str, key: tuple[Expr, ...]) -> Expr:
+    def read(self, name: str, key: tuple[Expr, ...]) -> Expr | Boolean:
+        if name in self.conditions:
+            return self._asked(name, key)
         known = self.tensors.get(name)
         if known and len(known[1]) == len(key):
             key = tuple(from_the_end(At(known[0], *key), i, d) for i, d in zip(key, known[1], strict=True))
@@ -72,6 +75,18 @@ class Recorder:
         tensor = unsigned(made, self.infinite) if made else known[0] if known else Tensor(name)
         self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
         return self.written[-1]
+
+    def _asked(self, name: str, key: tuple[Expr, ...]) -> Boolean:
+        """A condition that has a name, asked by other axes."""
+        axes, condition = self.conditions[name]
+        if len(key) != len(axes) or not all(isinstance(i, Axis) for i in key):
+            read = ", ".join(map(str, key))
+            raise DeriveError(
+                f"{name} is a condition over [{', '.join(map(str, axes))}] but is read as {name}[{read}]", op=self.name,
+                fix=f"read it by as many axes, or as a number: f.number[…] = where(f.{name}[…], 1, 0)",
+            )  # fmt: skip
+        made: Boolean = condition.xreplace(dict(zip(axes, key, strict=True)))
+        return made
 
     def _turned(self, name: str, key: tuple[Expr, ...], turns: list[Wrapped]) -> Expr:
         """A read that goes on at the other end of an axis; along a second axis, of a tensor that is turned already."""
@@ -119,6 +134,10 @@ class Recorder:
             with unwatched():
                 known = {unsigned(e, self.infinite): e.target for e in self.equations}
                 found = expression(value)
+                if isinstance(found, Boolean) and not isinstance(found, Expr):  # a number's symbol may be either
+                    self._check_left(name, key)
+                    self.conditions[name] = (key, found)
+                    return
                 before = len(self.equations)
                 self._define(name, key, as_recorded(found, known))
                 sums = tuple(g.changed(lambda t: as_recorded(t, known)) for g in groupings(found, self.added))
@@ -127,18 +146,7 @@ class Recorder:
             raise error.within(self.name, name) from None
 
     def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
-        self._check_new(name)
-        if isinstance(rhs, Boolean) and not isinstance(rhs, Expr):  # a number's symbol may be either
-            raise DeriveError("the right side is a condition", fix="write where(condition, 1, 0)")
-        left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
-        for a in left:
-            if not isinstance(a, Axis):
-                raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
-        if len(set(left)) != len(left):
-            raise DeriveError(
-                "an axis stands twice on the left",
-                fix="use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
-            )
+        left = self._check_left(name, key)
         for at in reads_of(rhs):
             own = self._as_indexed(at, self.tensors[at.name][1]) if at.name in self.tensors else None
             declared = self.operands[at.name].declared if at.name in self.operands else ()
@@ -167,6 +175,20 @@ class Recorder:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
             self._add([equation])
             self.invented |= {equation.name} - {name}
+
+    def _check_left(self, name: str, key: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The axes on the left of an equation, merged ones taken apart."""
+        self._check_new(name)
+        left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
+        for a in left:
+            if not isinstance(a, Axis):
+                raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
+        if len(set(left)) != len(left):
+            raise DeriveError(
+                "an axis stands twice on the left",
+                fix="use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
+            )
+        return left
 
     def _as_indexed(self, at: At, dims: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """What the dimensions of a tensor run over, each that is as long as its index tells by the axis of that.

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from fractions import Fraction
+from functools import partial, reduce
+from typing import Any, TypeVar
 
-from derive.ir.nodes.walking import axes_along, kept, node_axes, rebuilt, walk
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, summed
+from derive.ir.nodes.walking import axes_along, index_axes, kept, node_axes, rebuilt, walk
 from derive.ir.program import (
+    Arithmetic,
     Assign,
     AxisValue,
     Call,
     Index,
+    Join,
     Merged,
     Node,
     Num,
     PartOf,
+    Place,
     Read,
+    Reduce,
     Scal,
     SizeOf,
     Window,
@@ -87,3 +94,69 @@ def uncopied(node: Node) -> Node | None:
         return AxisValue(base(n.axis)) if isinstance(n, AxisValue) else rebuilt(n, within)
 
     return within(node) if len({base(a) for a in axes}) == len(axes) else None
+
+
+def under_axes(n: Node | Index, names: Renaming) -> Any:
+    """Any node or index with others for its axes, those that are bound in it among them: an axis, or several merged."""
+    within = partial(under_axes, names=names)
+    if isinstance(n, str):
+        return names.get(n, n)
+    if isinstance(n, AxisValue):
+        return place(within(n.axis))
+    if isinstance(n, SizeOf):
+        return length(within(base(n.axis)))
+    if isinstance(n, Read):
+        return replace(n, index=tuple(map(within, n.index)))
+    if isinstance(n, Merged):
+        inner = map(within, n.axes)
+        return Merged(tuple(j for i in inner for j in (i.axes if isinstance(i, Merged) else (i,))))
+    if isinstance(n, Place):
+        return Place(within(n.index), within(n.length))
+    if isinstance(n, PartOf):
+        whole, lengths = within(n.whole), tuple(map(within, n.lengths))
+        fits = isinstance(whole, Merged) and len(whole.axes) == len(lengths)
+        return whole.axes[n.position] if fits else PartOf(whole, n.position, lengths)
+    if isinstance(n, Window | Arithmetic):
+        steps = tuple((within(i), step) for i, step in n.steps)
+        kind = Window if all(isinstance(i, str) for i, _ in steps) else Arithmetic
+        return kind(steps, within(n.offset))
+    if isinstance(n, Reduce):
+        return Reduce(n.kind, axes_along(map(within, n.axes)), within(n.body))
+    if isinstance(n, Join):
+        return Join(within(n.axis), tuple(map(within, n.parts)), tuple(own and within(own) for own in n.own))
+    return rebuilt(n, within)
+
+
+def place(i: Index) -> Node:
+    """The place that an index is, as a number."""
+    if isinstance(i, str):
+        return AxisValue(i)
+    if isinstance(i, Place):
+        return place(i.index)
+    if isinstance(i, Merged):
+        return reduce(_slower, i.axes[1:], place(i.axes[0]))
+    if isinstance(i, PartOf):
+        inner = i.lengths[i.position + 1 :]
+        whole = Call("floordiv", (place(i.whole), multiplied(list(inner)))) if inner else place(i.whole)
+        return Call("mod", (whole, i.lengths[i.position])) if i.position else whole
+    if isinstance(i, Window | Arithmetic):
+        steps = [(_times(place(j), Num(Fraction(abs(step)))), step < 0) for j, step in i.steps]
+        return summed([*steps, (i.offset, False)] if i.offset != ZERO or not steps else steps)
+    return i
+
+
+def length(i: Index) -> Node:
+    """How many places an axis has, or several merged."""
+    if isinstance(i, Merged):
+        return multiplied([length(a) for a in i.axes])
+    return i.length if isinstance(i, Place) else SizeOf(index_axes(i)[0])
+
+
+def _slower(count: Node, inner: Index) -> Node:
+    """What a merge counts up to one of its indices, the next one's length at a time."""
+    whole = _times(count, length(inner))
+    return place(inner) if whole == ZERO else whole if place(inner) == ZERO else Call("add", (whole, place(inner)))
+
+
+def _times(count: Node, number: Node) -> Node:
+    return ZERO if ZERO in (count, number) else count if number == ONE else Call("mul", (number, count))

@@ -1,0 +1,270 @@
+"""Programs printed as a file of specs: text that the notation reads back as ops that compute the same.
+
+What a program says otherwise becomes an equation: a scatter is a sum of what an index puts at each place, a tensor that
+is written twice has two names, a part of a merged axis is a merge on the left, an input that is returned is copied.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from derive.ir.equations import Operand
+from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.other_axes import place, under_axes
+from derive.ir.nodes.substituting import renamed
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes, reads, rebuilt, walk
+from derive.ir.program import (
+    CONDITIONS,
+    NOTHING,
+    Assign,
+    AxisValue,
+    Call,
+    Index,
+    Join,
+    Merged,
+    Node,
+    Num,
+    PartOf,
+    Place,
+    Program,
+    Read,
+    Reduce,
+    Scatter,
+    SizeOf,
+    Statement,
+    Window,
+    base,
+)
+from derive.ir.terms.axes import PACK_NAME
+from derive.ir.terms.names import free_name
+from derive.notation import __all__ as words
+from derive.notation.annotations import RESERVED, made_of
+
+
+@dataclass(frozen=True)
+class Printable:
+    """A program with the inputs that it is given, in order; the `masks` among them hold truth values."""
+
+    program: Program
+    operands: tuple[Operand, ...]
+    masks: frozenset[str] = frozenset()
+
+
+def spec_file(programs: Sequence[Printable], fixed: Mapping[str, int]) -> str:
+    """The text of a file of specs, an op a program; `fixed` has the axes whose length is a number."""
+    axes = _Axes(dict(fixed), {*words, *keyword.kwlist, "f", *(o.name for p in programs for o in p.operands)})
+    functions = [line for p in programs for line in _function(p, axes)]
+    called = {n.fn for p in programs for s in p.program.statements for n in walk(s.value) if isinstance(n, Call)}
+    extra = sorted(called - {*words, *CONDITIONS, *_OPERATORS})
+    names = sorted(axes.names.values())
+    lengths = (f"{a}={axes.fixed[a]}" if a in axes.fixed else a for a in names)
+    head = ["from derive import *", *([f"from sympy import {', '.join(extra)}"] if extra else [])]
+    head += ["", f'{", ".join(names)} = axes("{" ".join(lengths)}")'] if names else []
+    return "\n".join([*head, *functions]) + "\n"
+
+
+_OPERATORS = frozenset("add sub mul div neg pow floordiv mod absolute pi e".split())
+
+
+@dataclass
+class _Axes:
+    """The axes of a file: what each axis of its programs is called."""
+
+    fixed: dict[str, int]
+    taken: set[str]
+    names: dict[str, str] = field(default_factory=dict)
+
+    def named(self, axis: str) -> str:
+        """The name of an axis in the file; a bound copy, `n'`, has one of its own."""
+        if axis == PACK_NAME:
+            return axis
+        if axis not in self.names:
+            self.names[axis] = free_name(base(axis), self.taken)
+            self.taken.add(self.names[axis])
+            if base(axis) in self.fixed:
+                self.fixed[self.names[axis]] = self.fixed[base(axis)]
+        return self.names[axis]
+
+    def under(self, n: Node | Index) -> Node:
+        """A node under the names of the file."""
+        found = {a for m in walk(n) for a in _own_axes(m)}
+        made: Node = under_axes(n, {a: self.named(a) for a in sorted(found)})
+        return made
+
+
+def _own_axes(n: Node | Index) -> Iterable[str]:
+    """The axes that a node names itself, not by what it is made of."""
+    if isinstance(n, str):
+        return (n,)
+    if isinstance(n, AxisValue | SizeOf):
+        return (n.axis, base(n.axis))
+    if isinstance(n, Window):
+        return index_axes(n)
+    if isinstance(n, Join):
+        return (n.axis, *filter(None, n.own))
+    return n.axes if isinstance(n, Reduce) else ()
+
+
+def _function(p: Printable, axes: _Axes) -> Iterator[str]:
+    """`@op` and the function: a statement a line."""
+    equations = _Equations(p, axes)
+    inputs = ", ".join(["f", *(_annotated(o, equations.names[o.name], axes) for o in p.operands)])
+    lines = [f"    {e}" for e in equations.written()]
+    yield from ("", "", "@op", f"def {p.program.name}({inputs}):", *lines)
+    yield f"    return {', '.join(equations.returned)}"
+
+
+def _annotated(o: Operand, name: str, axes: _Axes) -> str:
+    """An input as a signature declares it."""
+    own = tuple(a.renamed(axes.named(a.name)) for a in o.axes)
+    over = o.ranges_over and o.ranges_over.renamed(axes.named(o.ranges_over.name))
+    return str(replace(o, name=name, axes=own, declared=(), ranges_over=over))
+
+
+class _Equations:
+    """The statements of a program as those of a spec."""
+
+    def __init__(self, p: Printable, axes: _Axes):
+        self.program, self.axes, self.masks = p.program, axes, set(p.masks)
+        taken = RESERVED | made_of(p.program.name)
+        self.given = {o.name for o in p.operands}
+        self.names = {o.name: free_name(o.name.lstrip("_"), taken, "_") for o in p.operands}
+        self.taken = {*self.names.values(), "saved", "torch", "self", *keyword.kwlist}
+        self.truths: set[str] = set()  # equations that are conditions
+        self.made: list[Assign] = []
+        self.returned: list[str] = []
+
+    def written(self) -> list[Assign]:
+        """All of them, in order; what is returned is one each."""
+        groups = list(_groups(self.program.statements))
+        later = Counter(g[0].name for g in groups)
+        self.taken |= set(later)
+        for group in groups:
+            name = group[0].name
+            later[name] -= 1
+            kept = not later[name] and name not in self.given
+            own = name if kept else free_name(name.lstrip("_"), self.taken)
+            s = self.equation([renamed(s, self.names) for s in group], name not in self.program.returns)
+            self.write(s, own)
+            self.names[name] = f"f.{own}"
+        for name in self.program.returns:
+            own = self.names[name]
+            if not own.startswith("f.") or own in self.returned:
+                known: dict[str, tuple[Index, ...]] = {f"f.{e.name}": e.axes for e in self.made}
+                dims = known.get(own) or dict(self.program.given).get(name, ())
+                own = self.write(Assign(name, dims, Read(own, dims)), free_name(name, self.taken))
+            self.returned.append(own)
+        return [replace(e, name=f"f.{e.name}") for e in self.made]
+
+    def write(self, s: Assign, name: str) -> str:
+        """One equation more, under the names of the file; how it is read."""
+        self.taken.add(name)
+        value, left = self.axes.under(_settled(s.value)), tuple(self.axes.under(i) for i in s.axes)
+        self.made.append(Assign(name, left, value))
+        return f"f.{name}"
+
+    def equation(self, group: list[Statement], may_ask: bool) -> Assign:
+        """What is assigned, and added at places to it, in one equation."""
+        first, *others = group
+        terms: list[Node] = []
+        if isinstance(first, Assign):
+            if may_ask and self.is_truth(first.value):
+                self.truths.add(f"f.{first.name}")
+                return _apart(replace(first, value=self.asked(first.value)))
+            terms.append(self.number(first.value))
+        elif first.onto is not None:
+            terms.append(Read(first.onto, first.axes))
+        terms += [self.at_places(s) for s in group if isinstance(s, Scatter)]
+        value = terms[0] if len(terms) == 1 else reduce(lambda a, b: Call("add", (a, b)), map(self.joins_apart, terms))
+        if isinstance(value, Join):
+            value = replace(value, parts=tuple(map(self.joins_apart, value.parts)))
+        else:
+            value = self.joins_apart(value)
+        return _apart(Assign(first.name, first.axes, value))
+
+    def joins_apart(self, n: Node) -> Node:
+        """What joins parts inside something else is an equation before it."""
+        if not isinstance(n, Join):
+            return rebuilt(n, self.joins_apart)
+        dims = node_axes(n)
+        return Read(self.write(Assign("", dims, n), free_name("joined", self.taken)), dims)
+
+    def at_places(self, s: Scatter) -> Node:
+        """What a scatter adds at each place of its tensor: a sum of what its index puts there."""
+        own = {axis for axis, slot in zip(s.axes, s.slots, strict=True) if axis == slot}
+        others = [(axis, slot) for axis, slot in zip(s.axes, s.slots, strict=True) if axis != slot]
+        moved = [a for a in dict.fromkeys(axes_along(slot for _, slot in others)) if a not in own]
+        moved += [a for a in node_axes(s.value) if a not in (*own, *moved)]
+        names = {a: a + "'" * 5 if a in s.axes else a for a in moved}
+        value = under_axes(self.number(s.value), names)
+        asked = [Call("eq", (place(under_axes(slot, names)), AxisValue(axis))) for axis, slot in others]
+        if asked:
+            condition = asked[0] if len(asked) == 1 else Call("and", tuple(asked))
+            value = Call("where", (condition, value, NOTHING[s.kind]))
+        kind = "sum" if s.kind == "put" else s.kind
+        return Reduce(kind, tuple(names.values()), value) if moved else value
+
+    def is_truth(self, n: Node) -> bool:
+        """Whether a node is true or false."""
+        return (isinstance(n, Call) and n.fn in CONDITIONS) or (isinstance(n, Read) and n.name in self.truths)
+
+    def number(self, n: Node) -> Node:
+        """A node as a number: 1 where it is true, else 0."""
+        if self.is_truth(n):
+            return Call("where", (self.asked(n), ONE, ZERO))
+        if isinstance(n, Call) and n.fn == "where":
+            return Call("where", (self.asked(n.args[0]), *map(self.number, n.args[1:])))
+        return rebuilt(n, self.number)
+
+    def asked(self, n: Node) -> Node:
+        """A node as a condition: whether it is not 0."""
+        if isinstance(n, Call) and n.fn in ("and", "or", "not"):
+            return rebuilt(n, self.asked)
+        if not self.is_truth(n):
+            return Call("ne", (self.number(n), ZERO))
+        return rebuilt(n, self.number) if isinstance(n, Call) else n
+
+
+def _groups(statements: Iterable[Statement]) -> Iterator[list[Statement]]:
+    """Statements, each with what is added at places to it right behind."""
+    group: list[Statement] = []
+    for s in statements:
+        onto = isinstance(s, Scatter) and s.kind == "sum" and s.onto == s.name
+        read = {n for part in (s.value, *s.slots) for n in reads(part)}
+        if group and onto and group[0].name == s.name and s.name not in read:
+            group.append(s)
+        else:
+            yield from [group] if group else []
+            group = [s]
+    yield from [group] if group else []
+
+
+def _apart(s: Assign) -> Assign:
+    """An equation that reads parts of an axis of its left, or of a sum, over axes for the parts: `f.y[(h, k)] = x[h, k]`."""
+    parts = {n.whole: n.lengths for n in walk(s.value) if isinstance(n, PartOf) and isinstance(n.whole, str)}
+    taken = {*axes_along(s.axes), *(a for n in walk(s.value) for a in _own_axes(n))}
+    merges: dict[str, Index] = {}
+    for whole, lengths in parts.items():
+        own = []
+        for n in lengths:
+            own.append(free_name(n.axis if isinstance(n, SizeOf) else f"{whole}_{n}", {*taken, *own}, "'"))
+        merges[whole] = Merged(tuple(own))
+    if not merges:
+        return s
+    return Assign(s.name, tuple(under_axes(i, merges) for i in s.axes), under_axes(s.value, merges))
+
+
+def _settled(n: Node) -> Node:
+    """A node whose indices the notation has: a place inside a merge is counted."""
+    if isinstance(n, Read):
+        return replace(n, index=tuple(map(_counted, n.index)))
+    return rebuilt(n, _settled)
+
+
+def _counted(i: Index) -> Index:
+    merged = isinstance(i, Merged) and any(isinstance(a, Place) for a in i.axes)
+    return Window((), place(i)) if merged else i
