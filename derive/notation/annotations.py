@@ -11,6 +11,7 @@ from sympy import Expr
 from derive.errors import DeriveError
 from derive.ir.equations import Operand
 from derive.ir.terms.axes import PACK, Axis
+from derive.notation.handles import RECORDING
 
 RESERVED = frozenset({
     "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
@@ -99,12 +100,18 @@ scalar = Kind("scalar", axes=())
 
 
 class Length:
-    """A whole number that is the length of an axis: `heads: length(h)`."""
+    """A whole number that is the length of an axis: `heads: length(h)`; in a body the length itself, `length(u, 2*size(t))`."""
 
-    def __call__(self, axis: Axis) -> Kind:
+    def __call__(self, axis: Axis, places: Any = None) -> Kind | None:
         if not isinstance(axis, Axis):
             raise DeriveError(f"length({axis!r}): not an axis", fix='declare it with axes("…")')
-        return Kind("length", axis, axes=())
+        if places is None:
+            return Kind("length", axis, axes=())
+        recorder = RECORDING.get()
+        if recorder is None:
+            raise DeriveError(f"length({axis}, …) stands outside a spec", fix="write it above the equations of the op")
+        recorder.say_length(axis, places)
+        return None
 
     def __getitem__(self, key: Any) -> Kind:
         raise DeriveError("length[…] has axes", fix="name the axis in round brackets: length(h)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from sympy import Expr, sympify
@@ -29,6 +30,12 @@ class Recorder(Protocol):
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None: ...
 
     def rename(self, old: str, new: str) -> None: ...
+
+    def say_length(self, axis: Axis, places: Any) -> None: ...
+
+
+RECORDING: ContextVar[Recorder | None] = ContextVar("RECORDING", default=None)
+"""What records the spec that is being read, for words that stand in its body by themselves."""
 
 
 class Handle:

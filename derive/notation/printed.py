@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from sympy import Expr
+
 from derive.ir.equations import Operand
 from derive.ir.nodes.arithmetic import ONE, ZERO
 from derive.ir.nodes.other_axes import place, under_axes
 from derive.ir.nodes.substituting import renamed
-from derive.ir.nodes.walking import axes_along, index_axes, node_axes, reads, rebuilt, walk
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes, places, reads, rebuilt, walk
 from derive.ir.program import (
     CONDITIONS,
     NOTHING,
@@ -39,8 +41,9 @@ from derive.ir.program import (
     Window,
     base,
 )
-from derive.ir.terms.axes import PACK_NAME
+from derive.ir.terms.axes import PACK_NAME, Axis, Size
 from derive.ir.terms.names import free_name
+from derive.ir.terms.windows import as_written
 from derive.notation import __all__ as words
 from derive.notation.annotations import RESERVED, made_of
 
@@ -51,6 +54,7 @@ class Printable:
 
     program: Program
     operands: tuple[Operand, ...]
+    lengths: Mapping[str, Expr]  # of axes, over those of others
     masks: frozenset[str] = frozenset()
 
 
@@ -112,15 +116,25 @@ def _own_axes(n: Node | Index) -> Iterable[str]:
 def _function(p: Printable, axes: _Axes) -> Iterator[str]:
     """`@op` and the function: a statement a line."""
     equations = _Equations(p, axes)
-    inputs = ", ".join(["f", *(_annotated(o, equations.names[o.name], axes) for o in p.operands)])
-    lines = [f"    {e}" for e in equations.written()]
-    yield from ("", "", "@op", f"def {p.program.name}({inputs}):", *lines)
+    operands = sorted(p.operands, key=lambda o: o.has_default)
+    inputs = ", ".join(["f", *(_annotated(o, equations.names[o.name], axes) for o in operands)])
+    lines = [str(e) for e in equations.written()]
+    lines = [*_lengths(p, axes), *lines]
+    yield from ("", "", "@op", f"def {p.program.name}({inputs}):", *(f"    {line}" for line in lines))
     yield f"    return {', '.join(equations.returned)}"
+
+
+def _lengths(p: Printable, axes: _Axes) -> Iterator[str]:
+    """The lengths of the axes in use that the body says."""
+    for axis, length in p.lengths.items():
+        if axis in axes.names:
+            own = {s: Size(Axis(axes.named(s.axis.name))) for s in length.atoms(Size)}
+            yield f"length({axes.names[axis]}, {as_written(length.xreplace(own))})"
 
 
 def _annotated(o: Operand, name: str, axes: _Axes) -> str:
     """An input as a signature declares it."""
-    own = tuple(a.renamed(axes.named(a.name)) for a in o.axes)
+    own = tuple(a.renamed(axes.named(a.name)) for a in o.declared or o.axes)
     over = o.ranges_over and o.ranges_over.renamed(axes.named(o.ranges_over.name))
     return str(replace(o, name=name, axes=own, declared=(), ranges_over=over))
 
@@ -135,6 +149,8 @@ class _Equations:
         self.names = {o.name: free_name(o.name.lstrip("_"), taken, "_") for o in p.operands}
         self.taken = {*self.names.values(), "saved", "torch", "self", *keyword.kwlist}
         self.truths: set[str] = set()  # equations that are conditions
+        self.guards: dict[str, Assign] = {}  # indices that are 0 where a condition fails, asked where they are read
+        self.indices = places(p.program)
         self.made: list[Assign] = []
         self.returned: list[str] = []
 
@@ -148,9 +164,16 @@ class _Equations:
             later[name] -= 1
             kept = not later[name] and name not in self.given
             own = name if kept else free_name(name.lstrip("_"), self.taken)
-            s = self.equation([renamed(s, self.names) for s in group], name not in self.program.returns)
-            self.write(s, own)
+            group = [renamed(s, self.names) for s in group]
+            group = [replace(s, onto=self.names.get(s.onto)) if isinstance(s, Scatter) and s.onto else s for s in group]
+            first = group[0]
             self.names[name] = f"f.{own}"
+            if name in self.indices and isinstance(first, Assign) and isinstance(first.value, Call):
+                self.guards[self.names[name]] = first
+                continue
+            asks = isinstance(first, Assign) and self.is_truth(first.value) and name not in self.program.returns
+            self.write(_apart(replace(first, value=self.asked(first.value)) if asks else self.equation(group)), own)
+            self.truths |= {self.names[name]} if asks else set()
         for name in self.program.returns:
             own = self.names[name]
             if not own.startswith("f.") or own in self.returned:
@@ -167,14 +190,11 @@ class _Equations:
         self.made.append(Assign(name, left, value))
         return f"f.{name}"
 
-    def equation(self, group: list[Statement], may_ask: bool) -> Assign:
+    def equation(self, group: list[Statement]) -> Assign:
         """What is assigned, and added at places to it, in one equation."""
-        first, *others = group
+        first = group[0]
         terms: list[Node] = []
         if isinstance(first, Assign):
-            if may_ask and self.is_truth(first.value):
-                self.truths.add(f"f.{first.name}")
-                return _apart(replace(first, value=self.asked(first.value)))
             terms.append(self.number(first.value))
         elif first.onto is not None:
             terms.append(Read(first.onto, first.axes))
@@ -184,7 +204,7 @@ class _Equations:
             value = replace(value, parts=tuple(map(self.joins_apart, value.parts)))
         else:
             value = self.joins_apart(value)
-        return _apart(Assign(first.name, first.axes, value))
+        return Assign(first.name, first.axes, value)
 
     def joins_apart(self, n: Node) -> Node:
         """What joins parts inside something else is an equation before it."""
@@ -201,12 +221,25 @@ class _Equations:
         moved += [a for a in node_axes(s.value) if a not in (*own, *moved)]
         names = {a: a + "'" * 5 if a in s.axes else a for a in moved}
         value = under_axes(self.number(s.value), names)
-        asked = [Call("eq", (place(under_axes(slot, names)), AxisValue(axis))) for axis, slot in others]
+        asked = [c for axis, slot in others for c in self.at_place(under_axes(slot, names), axis)]
         if asked:
             condition = asked[0] if len(asked) == 1 else Call("and", tuple(asked))
             value = Call("where", (condition, value, NOTHING[s.kind]))
         kind = "sum" if s.kind == "put" else s.kind
         return Reduce(kind, tuple(names.values()), value) if moved else value
+
+    def at_place(self, slot: Index, axis: str) -> list[Node]:
+        """The conditions that a slot is a place of an axis."""
+        if isinstance(slot, Read) and slot.name in self.guards:
+            condition, index = self.guarded(slot)
+            return [condition, Call("eq", (index, AxisValue(axis)))]
+        return [Call("eq", (place(slot), AxisValue(axis)))]
+
+    def guarded(self, index: Read) -> tuple[Node, Node]:
+        """The condition under which a guarded index is one, and what it is then."""
+        s = self.guards[index.name]
+        value = under_axes(s.value, dict(zip(axes_along(s.axes), index.index, strict=True)))
+        return self.asked(value.args[0]), self.number(value.args[1])
 
     def is_truth(self, n: Node) -> bool:
         """Whether a node is true or false."""
@@ -218,6 +251,15 @@ class _Equations:
             return Call("where", (self.asked(n), ONE, ZERO))
         if isinstance(n, Call) and n.fn == "where":
             return Call("where", (self.asked(n.args[0]), *map(self.number, n.args[1:])))
+        if isinstance(n, Read):
+            if n.name in self.guards:
+                return Call("where", (*self.guarded(n), ZERO))
+            for k, i in enumerate(n.index):
+                if isinstance(i, Read) and i.name in self.guards:
+                    condition, own = self.guarded(i)
+                    index = own if isinstance(own, Read) else Window((), own)
+                    rest = replace(n, index=(*n.index[:k], index, *n.index[k + 1 :]))
+                    return Call("where", (condition, self.number(rest), ZERO))
         return rebuilt(n, self.number)
 
     def asked(self, n: Node) -> Node:

@@ -48,6 +48,7 @@ class Recorder:
     invented: set[str] = field(default_factory=set)  # equations that the spec did not write, under names of ours
     added: Written = field(default_factory=dict)  # what was added to what
     conditions: dict[str, tuple[tuple[Expr, ...], Boolean]] = field(default_factory=dict)  # names for them, with axes
+    lengths: dict[Axis, Expr] = field(default_factory=dict)  # of axes, as the body says them
     circled: dict[tuple[str, int, int, int], str] = field(default_factory=dict)  # what has the other end around it
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
 
@@ -126,6 +127,21 @@ class Recorder:
         self.equations[-1] = replace(self.equations[-1], given=False)
         self.invented.add(name)
 
+    def say_length(self, axis: Axis, places: Any) -> None:
+        """`length(u, size(t) + 1)`: what the length of an axis is that no read may tell."""
+        with unwatched():
+            length = expression(places)
+            if axis.is_pack or axis.fixed is not None or axis in self.lengths:
+                is_said = "stands for any axes" if axis.is_pack else f"is {axis.fixed or self.lengths[axis]} already"
+                raise DeriveError(f"the length of {axis} {is_said}", op=self.name, fix="say it of an axis once")
+            circular = axis in {size.axis for size in length.xreplace({Size(a): n for a, n in self.lengths.items()}).atoms(Size)}
+            if circular or length.free_symbols - {s for size in length.atoms(Size) for s in size.free_symbols} or length.has(At):
+                raise DeriveError(
+                    f"{length} is no length of axis {axis}", op=self.name,
+                    fix="write it of lengths and whole numbers: length(u, size(t) + 1)",
+                )  # fmt: skip
+            self.lengths[axis] = length
+
     def _equation(self, name: str) -> Equation | None:
         return next((e for e in self.equations if e.name == name), None)
 
@@ -200,7 +216,7 @@ class Recorder:
         over = [self.ranges.get(i.name) if isinstance(i, At) else None for i in at.index]
         if all(axis in (None, dim) for axis, dim in zip(over, dims, strict=True)):
             return dims
-        rules = told(tuple(self.operands.values()), tuple(self.equations))
+        rules = told(tuple(self.operands.values()), tuple(self.equations), self.lengths)
         pairs = zip(over, dims, strict=True)
         return tuple(a if a and closed(Size(a), rules) == closed(size_of(dim), rules) else dim for a, dim in pairs)
 

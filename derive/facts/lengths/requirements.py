@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
@@ -22,22 +22,37 @@ Rules = dict[Axis, SizeRule]
 
 
 def requirements(
-    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+    operands: tuple[Operand, ...],
+    equations: tuple[Equation, ...],
+    sizes: tuple[SizeRule, ...],
+    said: Mapping[Axis, Expr],
 ) -> tuple[Requirement, ...]:
     """What must hold of the lengths beyond what a plain read of an input says, each once.
 
-    Raises DeriveError where it can hold for no lengths at all.
+    What is `said` of the axis of an input must be so. Raises DeriveError where it can hold for no lengths at all.
     """
     rules = {r.axis: r for r in sizes}
     found: dict[Expr, Requirement] = {}
-    for r in _needs(operands, equations, rules, {o.name for o in operands}):
+    stated = list(_stated(operands, equations, said))
+    for r in (*stated, *_needs(operands, equations, rules, {o.name for o in operands})):
         try:
             if not _holds(r, rules):
                 found.setdefault(_key(r), r)
         except DeriveError as error:
             raise error.within(equation=r.equation) from None
-    lengths_agreed(operands, equations, sizes)
+    lengths_agreed(operands, equations, sizes, stated)
     return strongest(found.values())
+
+
+def _stated(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], said: Mapping[Axis, Expr]
+) -> Iterator[Requirement]:
+    """That the axis of an input is as long as the body says."""
+    for axis, length in said.items():
+        own = [o for o in operands if axis in o.axes]
+        readers = [e.name for e in equations if any(at.name == own[0].name for at in e.reads)] if own else []
+        if readers:
+            yield Requirement(readers[0], f"axis {axis}", Size(axis), "==", length)
 
 
 def strongest(needs: Collection[Requirement]) -> tuple[Requirement, ...]:
@@ -46,7 +61,10 @@ def strongest(needs: Collection[Requirement]) -> tuple[Requirement, ...]:
 
 
 def lengths_agreed(
-    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+    operands: tuple[Operand, ...],
+    equations: tuple[Equation, ...],
+    sizes: tuple[SizeRule, ...],
+    stated: Collection[Requirement] = (),
 ) -> Callable[[Expr], Expr]:
     """A length as a function of those that no read ties to others. Raises DeriveError as `requirements` does."""
     rules = {r.axis: r for r in sizes}
@@ -55,7 +73,7 @@ def lengths_agreed(
         for o in operands
         for said, axis in zip(o.declared or o.axes, o.axes, strict=True)
     ]
-    known = agreed([*twice, *_needs(operands, equations, rules, set())], lambda length: closed(length, rules))
+    known = agreed([*twice, *stated, *_needs(operands, equations, rules, set())], lambda length: closed(length, rules))
     return lambda length: in_terms(closed(length, rules), known)
 
 

@@ -42,6 +42,11 @@ class _Written(StrPrinter):
         return operator.join(self.parenthesize(part, PRECEDENCE["Mul"], strict=False) for part in of)
 
 
+def as_written(arithmetic: Expr) -> str:
+    """Arithmetic of axes and lengths in the words of a spec."""
+    return str(_Written().doprint(arithmetic))
+
+
 _WHOLE = "write whole multiples of axes, such as 2*t + k, or read an index(...)"
 _REPEATED = 'repeat each place by a merge on the left: f.y[…, (h, p)] = x[…, h], with p = axes("p=2") for twice'
 _TURNED = (
@@ -55,7 +60,7 @@ def affine(index: Expr) -> Affine:
     index = index.replace(Prefix, lambda axis: axis)
     axes = sorted_axes(free_axes(index))
     wrong = DeriveError(
-        f"index {_Written().doprint(index)} is not axis arithmetic",
+        f"index {as_written(index)} is not axis arithmetic",
         fix=_REPEATED if any(free_axes(f) for f in index.atoms(floor)) else _TURNED if index.has(Mod) else _WHOLE,
     )
     if not axes:
