@@ -149,8 +149,13 @@ class _Equations:
         self.names = {o.name: free_name(o.name.lstrip("_"), taken, "_") for o in p.operands}
         self.taken = {*self.names.values(), "saved", "torch", "self", *keyword.kwlist}
         self.truths: set[str] = set()  # equations that are conditions
-        self.guards: dict[str, Assign] = {}  # indices that are 0 where a condition fails, asked where they are read
+        self.made_indices: dict[str, Assign] = {}  # those that are not given, said where something is read at them
         self.indices = places(p.program)
+        for s in reversed(p.program.statements):  # and what those are made of
+            if s.name in self.indices and s.name not in self.given:
+                chosen = isinstance(s.value, Call) and s.value.fn == "where"
+                self.indices |= reads(s.value.args[1] if chosen else s.value)
+        self.dims: dict[str, tuple[Index, ...]] = {self.names[n]: axes for n, axes in p.program.given}
         self.made: list[Assign] = []
         self.returned: list[str] = []
 
@@ -168,8 +173,8 @@ class _Equations:
             group = [replace(s, onto=self.names.get(s.onto)) if isinstance(s, Scatter) and s.onto else s for s in group]
             first = group[0]
             self.names[name] = f"f.{own}"
-            if name in self.indices and isinstance(first, Assign) and isinstance(first.value, Call):
-                self.guards[self.names[name]] = first
+            if name in self.indices and isinstance(first, Assign):
+                self.made_indices[self.names[name]] = first
                 continue
             asks = isinstance(first, Assign) and self.is_truth(first.value) and name not in self.program.returns
             self.write(_apart(replace(first, value=self.asked(first.value)) if asks else self.equation(group)), own)
@@ -177,8 +182,7 @@ class _Equations:
         for name in self.program.returns:
             own = self.names[name]
             if not own.startswith("f.") or own in self.returned:
-                known: dict[str, tuple[Index, ...]] = {f"f.{e.name}": e.axes for e in self.made}
-                dims = known.get(own) or dict(self.program.given).get(name, ())
+                dims = self.dims[own]
                 own = self.write(Assign(name, dims, Read(own, dims)), free_name(name, self.taken))
             self.returned.append(own)
         return [replace(e, name=f"f.{e.name}") for e in self.made]
@@ -186,6 +190,7 @@ class _Equations:
     def write(self, s: Assign, name: str) -> str:
         """One equation more, under the names of the file; how it is read."""
         self.taken.add(name)
+        self.dims[f"f.{name}"] = s.axes
         value, left = self.axes.under(_settled(s.value)), tuple(self.axes.under(i) for i in s.axes)
         self.made.append(Assign(name, left, value))
         return f"f.{name}"
@@ -223,23 +228,39 @@ class _Equations:
         value = under_axes(self.number(s.value), names)
         asked = [c for axis, slot in others for c in self.at_place(under_axes(slot, names), axis)]
         if asked:
-            condition = asked[0] if len(asked) == 1 else Call("and", tuple(asked))
-            value = Call("where", (condition, value, NOTHING[s.kind]))
+            value = Call("where", (_all(asked), value, NOTHING[s.kind]))
         kind = "sum" if s.kind == "put" else s.kind
         return Reduce(kind, tuple(names.values()), value) if moved else value
 
     def at_place(self, slot: Index, axis: str) -> list[Node]:
         """The conditions that a slot is a place of an axis."""
-        if isinstance(slot, Read) and slot.name in self.guards:
-            condition, index = self.guarded(slot)
-            return [condition, Call("eq", (index, AxisValue(axis)))]
-        return [Call("eq", (place(slot), AxisValue(axis)))]
+        conditions, index = self.index(slot)
+        return [*conditions, Call("eq", (place(index), AxisValue(axis)))]
 
-    def guarded(self, index: Read) -> tuple[Node, Node]:
-        """The condition under which a guarded index is one, and what it is then."""
-        s = self.guards[index.name]
-        value = under_axes(s.value, dict(zip(axes_along(s.axes), index.index, strict=True)))
-        return self.asked(value.args[0]), self.number(value.args[1])
+    def index(self, i: Index) -> tuple[list[Node], Index]:
+        """The conditions under which something is read at an index, and the index then: one that is made goes by what it is."""
+        if not isinstance(i, Read):
+            return [], i
+        made = self.made_indices.get(i.name)
+        if made is None:
+            inner = [self.index(j) for j in i.index]
+            return [c for conditions, _ in inner for c in conditions], replace(i, index=tuple(j for _, j in inner))
+        value = under_axes(made.value, dict(zip(axes_along(made.axes), i.index, strict=True)))
+        conditions = []
+        if isinstance(value, Call) and value.fn == "where":  # and 0 where the condition fails: nothing is read then
+            conditions, value = [self.asked(value.args[0])], value.args[1]
+        more, index = self.index(value if isinstance(value, Read) else Window((), value))
+        return [*conditions, *more], index
+
+    def at_computed(self, n: Node) -> Node:
+        """A tensor at a place that is computed from an index, `x[lo[n] + 1]`: the sum over its axis of what is there."""
+        for k, i in enumerate(n.index if isinstance(n, Read) else ()):
+            if isinstance(n, Read) and isinstance(i, Window) and reads(i.offset):
+                axis = str(self.dims[n.name][k]) + "'" * 5
+                rest = self.at_computed(replace(n, index=(*n.index[:k], axis, *n.index[k + 1 :])))
+                asked = Call("eq", (place(i), AxisValue(axis)))
+                return Reduce("sum", (axis,), Call("where", (asked, rest, ZERO)))
+        return n
 
     def is_truth(self, n: Node) -> bool:
         """Whether a node is true or false."""
@@ -252,14 +273,9 @@ class _Equations:
         if isinstance(n, Call) and n.fn == "where":
             return Call("where", (self.asked(n.args[0]), *map(self.number, n.args[1:])))
         if isinstance(n, Read):
-            if n.name in self.guards:
-                return Call("where", (*self.guarded(n), ZERO))
-            for k, i in enumerate(n.index):
-                if isinstance(i, Read) and i.name in self.guards:
-                    condition, own = self.guarded(i)
-                    index = own if isinstance(own, Read) else Window((), own)
-                    rest = replace(n, index=(*n.index[:k], index, *n.index[k + 1 :]))
-                    return Call("where", (condition, self.number(rest), ZERO))
+            conditions, read = self.index(n)
+            value = self.at_computed(place(read))
+            return Call("where", (_all(conditions), value, ZERO)) if conditions else value
         return rebuilt(n, self.number)
 
     def asked(self, n: Node) -> Node:
@@ -269,6 +285,10 @@ class _Equations:
         if not self.is_truth(n):
             return Call("ne", (self.number(n), ZERO))
         return rebuilt(n, self.number) if isinstance(n, Call) else n
+
+
+def _all(conditions: list[Node]) -> Node:
+    return conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions))
 
 
 def _groups(statements: Iterable[Statement]) -> Iterator[list[Statement]]:

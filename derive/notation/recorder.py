@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Expr
+from sympy import Expr, Max, Min
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
 from derive.facts.bounded import without_poles
 from derive.facts.lengths.sizes import closed, size_of, told
 from derive.ir.equations import Equation, Operand, signs
-from derive.ir.terms.axes import Axis, Size, free_axes
+from derive.ir.terms.axes import Axis, Rest, Size, free_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Tensor, reads_of
 from derive.ir.terms.indices import Merge, Prefix
+from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.names import free_name
 from derive.ir.terms.reductions import Reduce
 from derive.notation.checks import check_axes, check_functions, check_no_concat, check_read, from_the_end
@@ -130,7 +131,7 @@ class Recorder:
     def say_length(self, axis: Axis, places: Any) -> None:
         """`length(u, size(t) + 1)`: what the length of an axis is that no read may tell."""
         with unwatched():
-            length = expression(places)
+            length = expression(places).replace(maximum, _larger).replace(minimum, Min)
             if axis.is_pack or axis.fixed is not None or axis in self.lengths:
                 is_said = "stands for any axes" if axis.is_pack else f"is {axis.fixed or self.lengths[axis]} already"
                 raise DeriveError(f"the length of {axis} {is_said}", op=self.name, fix="say it of an axis once")
@@ -278,6 +279,11 @@ class Recorder:
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles
+
+
+def _larger(one: Expr, other: Expr) -> Expr:
+    """The larger of two lengths; what is left of one, where the other is 0."""
+    return Rest(other if one == 0 else one) if 0 in (one, other) else Max(one, other)
 
 
 def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:

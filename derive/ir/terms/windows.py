@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
-from sympy import Expr, Mod, Poly, S, expand, floor, fraction
+from sympy import Expr, Max, Min, Mod, Poly, S, default_sort_key, expand, floor, fraction
 from sympy.polys.polyerrors import PolynomialError
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
@@ -37,6 +38,16 @@ class _Written(StrPrinter):
 
     def _print_floor(self, expr: floor) -> str:
         return self._of_two(" // ", *fraction(expr.args[0]))
+
+    def _print_Max(self, expr: Max) -> str:
+        return self._of_several("maximum", expr)
+
+    def _print_Min(self, expr: Min) -> str:
+        return self._of_several("minimum", expr)
+
+    def _of_several(self, word: str, expr: Max | Min) -> str:
+        first, *others = sorted(expr.args, key=default_sort_key)
+        return reduce(lambda a, b: f"{word}({a}, {self.doprint(b)})", others, self.doprint(first))
 
     def _of_two(self, operator: str, *of: Expr) -> str:
         return operator.join(self.parenthesize(part, PRECEDENCE["Mul"], strict=False) for part in of)
