@@ -93,7 +93,10 @@ def fixed(op: Op) -> dict[str, int]:
 
 def _lengths(op: Op) -> dict[str, Expr]:
     """The lengths that no input is asked for, and those that inputs must have."""
-    lengths = {r.left.axis.base: r.right for r in op.requirements if r.relation == "==" and isinstance(r.left, Size)}
-    lengths |= {r.axis.base: r.formula for r in op.sizes if r.formula is not None and r.axis.fixed is None}
+    lengths = {r.axis.base: r.formula for r in op.sizes if r.formula is not None and r.axis.fixed is None}
+    for r in op.requirements:
+        if r.relation == "==" and isinstance(r.left, Size):
+            known = {Size(Axis(a)): n for a, n in lengths.items()}
+            lengths |= {} if r.right.xreplace(known).has(r.left) else {r.left.axis.base: r.right}
     merged = {name: Mul(*map(Size, axes)) for name, axes in op.merged.items()}
     return {a: n for a, n in (lengths | merged).items() if a != PACK_NAME}
