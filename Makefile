@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.stamp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup generate table test sanitize check explain book train bench outside
+.PHONY: help setup generate table test sanitize check explain book train bench outside laws
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,9 @@ bench: $(STAMP) ## measure against autograd, torch.compile, JAX, native ops (OPS
 	@$(BIN)/python -c 'import jax, matplotlib' 2>/dev/null \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -m benchmarks $(OPS) $(if $(QUICK),--quick) $(ARGS)
+
+laws: $(STAMP) ## take every rule and pass away in turn, over the corpus, into docs/laws.md (ARGS="--spec softmax")
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.laws $(ARGS)
 
 outside: $(STAMP) ## try, count and time the problems of outside suites, into docs/outside.md (ARGS="right --suite liger")
 	@OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.outside $(ARGS)

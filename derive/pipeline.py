@@ -26,9 +26,10 @@ from derive.collapse.stretches import Told, silent
 from derive.collapse.sums_made_twice import with_sums_made_twice
 from derive.collapse.typeset import adjoint_names, definition_latex, displayed, equation_latex
 from derive.collapse.vocabulary import name_functions, name_sums
+from derive.decisions import MORE_KEPT, NOMINAL
 from derive.errors import DeriveError
 from derive.facts.costs.cost import is_dear, work
-from derive.facts.lengths.nominal import NOMINAL, nominal
+from derive.facts.lengths.nominal import nominal
 from derive.ir.display import display
 from derive.ir.equations import Equation, Op
 from derive.ir.lowering.lower import node
@@ -183,10 +184,6 @@ def _is_integer(op: Op, name: str) -> bool:
     return name in indices or any(e.name == name and e.target.is_integer for e in op.equations)
 
 
-_MORE = 1.05
-"""A form that keeps this much more than another is no candidate beside it, however much work that spares."""
-
-
 @dataclass(frozen=True)
 class _Form:
     """Equations in one vocabulary, their closed form, and what the forward hands on for it."""
@@ -237,7 +234,7 @@ def _keeps_little_more(one: _Keeping, other: _Keeping, policy: Policy) -> bool:
         [sum(nominal(op).elements(op.dims(n)) for n in names if n not in left_out) for op, names in (one, other)]
         for left_out in (dear, {*dear, *one[0].outputs})
     )
-    return whole[0] <= _MORE * whole[1] or own[0] < own[1]
+    return whole[0] <= MORE_KEPT * whole[1] or own[0] < own[1]
 
 
 def _takes_long(e: Equation) -> bool:

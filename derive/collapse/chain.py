@@ -25,6 +25,7 @@ from derive.collapse.relations import Relations, use_relations
 from derive.collapse.sides_taken import Extrema, use_sides
 from derive.collapse.supports import Support, reason_of, without_masks
 from derive.collapse.wholes import Wholes, use_wholes
+from derive.decisions import MOST_TERMS, MOST_TERMS_IN_FULL
 from derive.ir.algebra import is_contraction, normal, substitute
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
@@ -50,15 +51,6 @@ class Choice:
 
     eliminate: frozenset[str] = frozenset()  # the equations used for it
     named: frozenset[str] = frozenset()
-
-
-MOST_TERMS = 5
-"""An adjoint with more terms than this is named: distributing it further would multiply them.
-
-Those that are multiples of one another by what lacks an axis of it, `s*lam[n]*delta(y[n], c)` and
-`-lam[n]*delta(y[n], c)`, are one here: they stay one wherever it is put.
-"""
-_MOST_IN_FULL = 3 * MOST_TERMS  # of all terms
 
 
 def forced(steps: Stepwise, scaled: bool = False) -> frozenset[str]:
@@ -139,7 +131,7 @@ def close(adjoints: tuple[Adjoint, ...], choice: Choice, laws: Laws) -> tuple[li
 def _is_long(value: Expr, axes: set[Axis]) -> bool:
     """Whether it has more terms than are distributed; those that only what lacks an axis tells apart are one."""
     terms = Add.make_args(value)
-    if not MOST_TERMS < len(terms) <= _MOST_IN_FULL:
+    if not MOST_TERMS < len(terms) <= MOST_TERMS_IN_FULL:
         return len(terms) > MOST_TERMS
     large = {Mul(*(f for f in Mul.make_args(t) if free_axes(f) >= axes)) for t in terms}
     small = [t for t in terms if not any(free_axes(f) >= axes for f in Mul.make_args(t))]

@@ -16,7 +16,8 @@ from sympy import Add, Expr, Function, Mul, Pow
 from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.saving import Kept, Policy, priced, recompute, with_kept
 from derive.collapse.search import Closed
-from derive.facts.costs.cost import NAMED, elementary_work, work_and_names
+from derive.decisions import MOST_TRIED, NAMED
+from derive.facts.costs.cost import elementary_work, work_and_names
 from derive.facts.lengths.nominal import nominal
 from derive.ir.equations import Equation, Op
 from derive.ir.lowering import lower
@@ -30,9 +31,6 @@ from derive.ir.terms.products import factors_of
 from derive.ir.terms.reductions import Sigma
 from derive.schedule.definitions import Definition
 from derive.schedule.order import forward_program
-
-_MOST_TRIED = 1500
-"""Groups of gradients times equations squared: a trial looks at the whole op, and long chains are left as they are."""
 
 _MEMORY = Policy("memory")
 """What is kept by its elements, whatever holds them."""
@@ -78,7 +76,7 @@ def by_local_derivatives(steps: Stepwise, closed: Closed, policy: Policy) -> Han
     bound = {c.target.name for c in steps.cotangents} | {d.name for d in definitions}
     bound |= {a.target.name for a in steps.adjoints}
     groups = _groups([l for d in definitions if (l := _local(d, bound)) is not None])
-    if len(groups) * len(steps.op.equations) ** 2 > _MOST_TRIED:
+    if len(groups) * len(steps.op.equations) ** 2 > MOST_TRIED:
         return best
     for group in (g for g in groups if _spares_functions(g, steps.op) or _spares_memory(g, steps.op)):
         for some in dict.fromkeys((group, *((one,) for one in group))):

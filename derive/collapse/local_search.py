@@ -10,12 +10,10 @@ from derive.collapse.chain import Choice, Laws, Step, close
 from derive.collapse.domain import divided_by, outside_domain, undivided
 from derive.collapse.inversions import Inversion
 from derive.collapse.saving import Kept, Policy, with_kept
+from derive.decisions import NAME_GAIN
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.terms.elements import tensor_names
 from derive.schedule.definitions import Definition
-
-_CLEARLY = 0.05
-"""What one more name must spare for each element that it names: no large tensor is waited for to spare a small one."""
 
 
 @dataclass(frozen=True)
@@ -132,4 +130,4 @@ def _limit(best: Candidate, other: Candidate, known: Nominal) -> float:
     names = {d.name for d in best.definitions}
     more = (d for d in other.definitions if d.name not in names)
     wait = len(other.definitions) > len(best.definitions)
-    return best.kept.total - (_CLEARLY * sum(known.elements(a.name for a in d.axes) for d in more) if wait else 0.0)
+    return best.kept.total - (NAME_GAIN * sum(known.elements(a.name for a in d.axes) for d in more) if wait else 0.0)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from sympy import Add, Expr, Function
 
+from derive.decisions import OPENED_TERMS, OPENED_TOGETHER
 from derive.ir.algebra import normal, substitute
 from derive.ir.equations import Op
 from derive.ir.terms.axes import Axis
@@ -19,9 +20,6 @@ from derive.schedule.definitions import Definition
 
 Bodies = dict[str, tuple[tuple[Axis, ...], Expr]]
 """What names stand for, element by element."""
-
-_TOGETHER = 4  # names that are opened at once
-_MOST = 12  # terms on the way, beyond which no others are opened
 
 
 def bodies(op: Op) -> Bodies:
@@ -57,7 +55,7 @@ def _ways(value: Expr, left: list[str], known: Bodies, put: tuple[str, ...]) -> 
     """The value with some of these names opened, each after those that read it, and which ones."""
     if put:
         yield value, put
-    if len(put) == _TOGETHER or len(Add.make_args(value)) > _MOST:
+    if len(put) == OPENED_TOGETHER or len(Add.make_args(value)) > OPENED_TERMS:
         return
     inside = tensor_names(value)
     for k, name in enumerate(left):

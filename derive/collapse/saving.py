@@ -14,6 +14,7 @@ from functools import lru_cache
 from sympy import Expr, Mul
 
 from derive.adjoint.chain_rule import Stepwise, adjoint_axes
+from derive.decisions import CHEAP, DEAR, OUTPUT_PRICE, PRICE
 from derive.facts.costs.cost import Cost, work_and_names
 from derive.facts.lengths.nominal import nominal
 from derive.ir.algebra import is_contraction, normal, sigma
@@ -27,12 +28,6 @@ from derive.ir.terms.windows import is_gather
 from derive.ir.ties import compared, is_exact
 from derive.schedule.backward import schedule
 from derive.schedule.definitions import Definition
-
-PRICE = 12.0
-"""Element operations that one kept element is worth."""
-
-OUTPUT_PRICE = 0.5
-"""The same for an output, which the caller holds in any case."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +70,15 @@ _LARGE: frozenset[str | None] = _CHEAP_WORK | {"gather", "batch", "product"}
 _SMALL: frozenset[str | None] = _CHEAP_WORK | {"batch"}
 """What kernels make again, a tile at a time: what each product of a batch makes that is larger than all else."""
 _EVERYTHING: frozenset[str | None] = _LARGE | {"sum", "mean", "amax", "amin"}
-_DEAR, _CHEAP = 1e6, 0.01
 
 POLICIES = {
     "cost": Policy("cost", inner=PRICE + 1, local=True, functions=True, dear=True, masks=True),
-    "least": Policy("least", inner=_DEAR, operand=_DEAR, output=_DEAR, again=_LARGE, functions=True, masks=True),
-    "input": Policy("input", inner=_DEAR, operand=_CHEAP, output=_DEAR, again=_EVERYTHING),
-    "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=_CHEAP, conditional=True),
+    "least": Policy("least", inner=DEAR, operand=DEAR, output=DEAR, again=_LARGE, functions=True, masks=True),
+    "input": Policy("input", inner=DEAR, operand=CHEAP, output=DEAR, again=_EVERYTHING),
+    "output": Policy("output", inner=100 * PRICE, operand=PRICE, output=CHEAP, conditional=True),
     "fused": Policy("fused", inner=PRICE + 4, functions=True, fused=True),
     "kernel": Policy(
-        "kernel", inner=PRICE + 4, output=PRICE, batch=_DEAR, again=_SMALL, local=True, functions=True, fused=True
+        "kernel", inner=PRICE + 4, output=PRICE, batch=DEAR, again=_SMALL, local=True, functions=True, fused=True
     ),
 }
 """How `save=` chooses: by cost, where an inner tensor that is kept is one that no later result is written over; the

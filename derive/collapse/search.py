@@ -28,6 +28,7 @@ from derive.collapse.together import Whole, added_up, of_whole_sums
 from derive.collapse.vanishing import vanishing
 from derive.collapse.whole_form import whole_form
 from derive.collapse.wholes import wholes
+from derive.decisions import FORM_GAIN, STRETCHES_ALONE
 from derive.facts.bounded import polynomials
 from derive.facts.costs.cost import made_again
 from derive.facts.lengths.nominal import nominal
@@ -95,12 +96,12 @@ def _with_named(
     best = [p.best for p in parts]
     changed = [k for k, c in enumerate(beside) if best[k].choice != c.choice]
     # two that change for each other's sake may each give up what the other changes for: then one of them does
-    alone = [[k] for k in changed] if 1 < len(changed) <= _FEW else []
+    alone = [[k] for k in changed] if 1 < len(changed) <= STRETCHES_ALONE else []
     trials = [changed, *alone] if changed else []
     for those in trials:
         mixed = [beside[k] if k in those else best[k] for k in range(len(best))]
         other = whole_form(steps, mixed, laws, facts, policy)
-        if _cost(whole, steps) - _cost(other, steps) > _CLEARLY * sum(best[k].kept.total for k in those):
+        if _cost(whole, steps) - _cost(other, steps) > FORM_GAIN * sum(best[k].kept.total for k in those):
             return other, steps
     return whole, steps
 
@@ -108,13 +109,6 @@ def _with_named(
 def _cost(whole: Whole, steps: Stepwise) -> float:
     """What a form costs, its stretches sharing the elementary functions that they have in common."""
     return whole.kept.total - made_again(whole.kept.program, nominal(steps.op))
-
-
-_FEW = 6
-"""Stretches that change beside each other of which each is tried alone as well: each takes the whole form once more."""
-
-_CLEARLY = 0.01
-"""What another form must spare of the stretches that it changes: closer ones are one to what is counted."""
 
 
 def _is_number(lost: Expr) -> bool:

@@ -10,12 +10,10 @@ from derive.collapse.chain import Laws
 from derive.collapse.local_search import Candidate, search_part
 from derive.collapse.saving import Policy, with_kept
 from derive.collapse.segments import LONGEST
+from derive.decisions import GRADIENTS_SAID
 
 Told = Callable[[str], None]
 """What is called with what a long search is at, for who waits."""
-
-_FEW = 4
-"""Gradients of a stretch that are said one by one."""
 
 
 def silent(_: str) -> None:
@@ -67,7 +65,7 @@ def solved(
 def _ends(stretch: tuple[Adjoint, ...]) -> str:
     """The gradients of a stretch, of a long one the first and the last."""
     names = [a.target.name for a in stretch]
-    return ", ".join(names) if len(names) <= _FEW else f"{names[0]} to {names[-1]}"
+    return ", ".join(names) if len(names) <= GRADIENTS_SAID else f"{names[0]} to {names[-1]}"
 
 
 def beside_each_other(steps: Stepwise, parts: list[Solved], allowed: Set[str], policy: Policy) -> list[Candidate]:

@@ -11,17 +11,12 @@ from itertools import permutations
 
 from derive.collapse.autograd.saved import BYTES
 from derive.collapse.conditions import Handed
+from derive.decisions import AXES_IN_ALL_ORDERS, SMALL_SUM
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import renamed
 from derive.ir.nodes.walking import node_axes, reads
 from derive.ir.program import Assign, AxisValue, Call, Node, Num, Read, Reduce, Scal, SizeOf, base
-
-_FEWER = 16
-"""How many times fewer elements a sum has than what it adds up, to be small; of a table that no operand or output is as
-large as, several times more.
-"""
-_MOST = 3  # axes of a sum whose orders are tried
 
 
 def with_sums_made_twice(known: Handed, cotangents: Collection[str], most: float, nominal: Nominal) -> Handed:
@@ -46,7 +41,7 @@ def _twin(s: Assign, known: Handed, cotangents: Collection[str], nominal: Nomina
     again = {n for n in made if n in own and n in theirs and own[n].value == theirs[n].value}
     if not isinstance(s.value, Reduce) or reads(s.value) & ({*cotangents, *made} - again):
         return None
-    if nominal.weighted(node_axes(s.value)) * _FEWER > nominal.elements((*node_axes(s.value), *s.value.axes)):
+    if nominal.weighted(node_axes(s.value)) * SMALL_SUM > nominal.elements((*node_axes(s.value), *s.value.axes)):
         return None
     alike = (t for t in own.values() if t.name == s.name or t.name not in known.backward.names)
     return next((t for t in alike if _is_same(t, s)), None)
@@ -60,7 +55,7 @@ def _is_same(t: Assign, s: Assign) -> bool:
         return False
     places = {str(a): k for k, a in enumerate((*t.axes, *t.value.axes))}
     mine = _key(t.value.body, places)
-    orders = permutations(s.value.axes) if len(s.value.axes) <= _MOST else (s.value.axes,)
+    orders = permutations(s.value.axes) if len(s.value.axes) <= AXES_IN_ALL_ORDERS else (s.value.axes,)
     return mine is not None and any(
         mine == _key(s.value.body, {str(a): k for k, a in enumerate((*s.axes, *order))}) for order in orders
     )

@@ -13,6 +13,7 @@ from derive.collapse.chain import Choice, Step
 from derive.collapse.domain import divided_by, divisors, outside_domain
 from derive.collapse.local_search import Candidate
 from derive.collapse.saving import POLICIES, Kept, Policy, recompute, with_kept
+from derive.decisions import AGAIN_AT_ONCE
 from derive.ir.terms.elements import At, Tensor
 from derive.schedule.definitions import Definition, circular
 
@@ -45,13 +46,9 @@ def added_up(definitions: list[Definition], steps: Stepwise) -> list[Definition]
     return [replace(d, value=d.value.xreplace(values)) if d.name in totals else d for d in others]
 
 
-_SMALL = 40
-"""Equations up to which what is computed again is decided for the whole backward at once, not stretch by stretch."""
-
-
 def _recomputed(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> list[Definition]:
     """What the backward computes again instead of keeping it; in a long one, tensors that one stretch alone reads."""
-    small = len(steps.op.equations) <= _SMALL
+    small = len(steps.op.equations) <= AGAIN_AT_ONCE
     if small or policy.again != POLICIES["cost"].again:
         everything = [d for part in parts for d in part.definitions]
         names = frozenset(n for part in parts for n in part.kept.names) | {e.name for e in steps.op.equations}

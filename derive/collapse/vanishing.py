@@ -21,6 +21,7 @@ from derive.collapse.emptied import Total, as_if_filled, is_by_total
 from derive.collapse.reassociate import reassociated
 from derive.collapse.saving import value_of
 from derive.collapse.wholes import use_wholes
+from derive.decisions import PUT_IN, PUT_IN_TERMS
 from derive.ir.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
 from derive.ir.equations import Op
 from derive.ir.terms.axes import Axis
@@ -31,8 +32,6 @@ from derive.ir.terms.products import factors_of
 from derive.ir.terms.reductions import Sigma
 
 _LAW = "reassociate"
-_DEEPEST = 9  # names put in, the last computed first
-_WIDEST = 12  # terms, from which on nothing more is put in
 
 _Known = dict[str, tuple[tuple[Axis, ...], Expr]]
 """What names stand for, in the order in which they are computed."""
@@ -139,7 +138,7 @@ def _put_in(value: Expr, known: _Known) -> Iterator[tuple[Expr, list[str]]]:
     """The value with names in place, one more each time, and these names."""
     put: list[str] = []
     done: set[str] = set()  # what a condition reads stays there
-    while len(put) < _DEEPEST and len(Add.make_args(value)) <= _WIDEST:
+    while len(put) < PUT_IN and len(Add.make_args(value)) <= PUT_IN_TERMS:
         names = tensor_names(value.xreplace(dict.fromkeys(value.atoms(Function), S.One)))
         last = next((name for name in reversed(known) if name in names - done), None)
         if last is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from derive.facts.costs.cost import MATMUL
+from derive.decisions import MATMUL
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.products import is_outer_difference
 from derive.ir.nodes.walking import node_axes, reads

@@ -14,6 +14,7 @@ from itertools import combinations
 
 from derive.contract.cheapest_order import Groups, Key, Tree, at_once, cheapest, in_turn, leaves
 from derive.contract.masked_sums import as_product
+from derive.decisions import ALL_ORDERS, GAIN
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied
 from derive.ir.nodes.products import is_matrix_product, numbers_apart, product_factors
@@ -36,9 +37,6 @@ from derive.ir.program import (
 )
 from derive.ir.terms.names import free_name
 
-_MOST = 7  # factors of one product whose orders are all tried
-_GAIN = 1.1  # how many times cheaper than the order as written another must be
-
 
 def pairwise(program: Program, nominal: Nominal) -> Program:
     """The same program, with sums of long products in steps of two factors, the intermediate tensors named.
@@ -50,7 +48,7 @@ def pairwise(program: Program, nominal: Nominal) -> Program:
     common = _in_common(program)
     if common:
         together, less = _in_steps(program, nominal, common)
-        if less * _GAIN < cost:
+        if less * GAIN < cost:
             return together
     return alone
 
@@ -86,7 +84,7 @@ def _in_common(program: Program) -> frozenset[Key]:
             _, tensors = numbers_apart(product_factors(as_product(node).body))
             groups = Groups.of(tensors, node_axes(node))
             most = max(len(groups) - 1, 2)  # a product of two may be a step of a longer one
-            for size in range(2, most + 1 if 1 < len(groups) <= _MOST else 0):
+            for size in range(2, most + 1 if 1 < len(groups) <= ALL_ORDERS else 0):
                 for subset in combinations(range(len(groups)), size):
                     key = groups.key(subset)
                     count[key] = count.get(key, 0) + 1
@@ -140,7 +138,7 @@ class _Orders:
         """One sum in steps; itself where it has two factors, or no order is much cheaper."""
         numbers, tensors = numbers_apart(product_factors(as_product(node).body))
         groups = Groups.of(tensors, node_axes(node))
-        if node.kind != "sum" or not 1 < len(groups) <= _MOST or not all(self.is_plain(f) for f in tensors):
+        if node.kind != "sum" or not 1 < len(groups) <= ALL_ORDERS or not all(self.is_plain(f) for f in tensors):
             return node
         windows = [f for f in tensors if _in_windows(f)]
         if windows and self.every:
@@ -155,7 +153,7 @@ class _Orders:
             self.cost += as_written
             return node
         settled = self.every or (self.shared is not None and not self.shared & best.steps)
-        if best.cost * _GAIN >= as_written and settled:
+        if best.cost * GAIN >= as_written and settled:
             self.cost += as_written
             return node
         self.cost += best.cost

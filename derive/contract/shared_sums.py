@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from derive.contract.divided_factors import as_product
 from derive.contract.opened_sums import Common, Opened, common, is_product, is_view, opened
-from derive.facts.costs.cost import NAMED, node_work
+from derive.decisions import GAIN, NAMED
+from derive.facts.costs.cost import node_work
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied
 from derive.ir.nodes.leftovers import without_unread
@@ -36,8 +37,6 @@ from derive.ir.program import (
 )
 
 _KINDS = ("sum", "mean")
-_GAIN = 1.1
-"""How many times cheaper the sums must be together: one tensor more is one more thing to read."""
 
 
 def shared_sums(program: Program, nominal: Nominal) -> Program:
@@ -97,7 +96,7 @@ class _Plan:
         if not self.named:
             after += node_work(self.part.value, nominal)
             after += NAMED * nominal.weighted(set(axes_along(self.part.axes)))
-        return before - after if before > _GAIN * after else -1.0
+        return before - after if before > GAIN * after else -1.0
 
     def carried_out(self, program: Program) -> Program | None:
         """The program by way of the common sum; None where that cannot come before all that start from it."""

@@ -13,7 +13,8 @@ from collections import Counter
 from dataclasses import replace
 
 from derive.contract.divided_factors import with_divided_factors
-from derive.facts.costs.cost import MATMUL, node_work
+from derive.decisions import MATMUL
+from derive.facts.costs.cost import node_work
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms, summed, whole_power
 from derive.ir.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors, weighed_terms

@@ -20,6 +20,7 @@ from typing import Any
 
 from sympy import Add, Basic, Expr, Number, sympify
 
+from derive.decisions import FAR_IN_A_SUM
 from derive.ir.equations import Grouping
 from derive.ir.terms.axes import Size
 from derive.ir.terms.elements import At, Scalar
@@ -29,9 +30,6 @@ _ONE_AT_A_TIME = RLock()  # the class is SymPy's, and everyone's
 
 Written = dict[frozenset[Expr], tuple[Expr, Expr]]
 """What was added to what: the last two parts of each sum, by its terms."""
-
-_FAR = 64
-"""How many times larger than another a number is, for their sum to have fewer digits of the smaller one."""
 
 
 @contextmanager
@@ -121,7 +119,7 @@ def _would_lose(total: Expr, number: Expr) -> bool:
     if not isinstance(own, Number) or not isinstance(number, Number):
         return True
     ratio = abs(own / number)
-    return bool(ratio > _FAR or ratio * _FAR < 1)
+    return bool(ratio > FAR_IN_A_SUM or ratio * FAR_IN_A_SUM < 1)
 
 
 def _is_number(term: Expr) -> bool:

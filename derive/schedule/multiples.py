@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from derive.decisions import MULTIPLES
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied, quotient
 from derive.ir.nodes.products import fraction, is_matrix_product, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import axes_along, node_axes, reads, rebuilt, uses
 from derive.ir.program import Assign, Node, Program, Read, Reduce, Statement
-
-_MOST = 2
-"""How many times as large as the table the gradients may be together: at equal lengths, those of q and k."""
 
 
 def without_multiples(program: Program, nominal: Nominal) -> Program:
@@ -94,6 +92,6 @@ def _read_instead(program: Program, found: _Multiple, nominal: Nominal) -> Progr
     rest = (s for k, s in enumerate(first) if s is not found.base or first.index(s) == k)
     new = tuple(replace(s, value=instead(s.value)) if s.name in readers else s for s in rest)
     size = sum(nominal.elements(node_axes(n)) for n in sums)
-    small = size <= _MOST * nominal.elements(axes_along(found.base.axes))
+    small = size <= MULTIPLES * nominal.elements(axes_along(found.base.axes))
     serves = sums and small and readers <= set(program.returns) and not uses(name, new)
     return replace(program, statements=new) if serves else program

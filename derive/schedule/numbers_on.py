@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
+from derive.decisions import FAR
 from derive.ir.nodes.arithmetic import ONE, quotient
 from derive.ir.nodes.products import fraction, is_tensor
 from derive.ir.nodes.soundness import check
@@ -18,8 +19,6 @@ from derive.ir.nodes.substituting import renamed
 from derive.ir.nodes.walking import children, rebuilt, walk
 from derive.ir.program import Assign, Call, Index, Node, Num, Program, Read, Statement
 from derive.ir.terms.names import free_name
-
-_FAR = 1000  # times larger or smaller than 1: a number of an author's who keeps values in range by it
 
 
 def numbers_on(program: Program) -> Program:
@@ -50,7 +49,7 @@ def _moved_on(statements: list[Statement], name: str, taken: set[str]) -> list[S
 
 
 def _is_far(number: Node) -> bool:
-    return isinstance(number, Num) and not 1 <= _FAR * abs(float(number.value)) <= _FAR**2
+    return isinstance(number, Num) and not 1 <= FAR * abs(float(number.value)) <= FAR**2
 
 
 def _taking(node: Node, name: str, number: Node, divides: bool) -> Node | None:

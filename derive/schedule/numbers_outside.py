@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from derive.decisions import FAR
 from derive.ir.nodes.arithmetic import number_apart, times
 from derive.ir.nodes.products import is_matrix_product
 from derive.ir.nodes.walking import by_axes, node_axes, rebuilt, walk
 from derive.ir.program import Assign, Node, Program, Read, Reduce
-
-_FAR = 1000  # times larger or smaller than 1
 
 
 def numbers_outside(program: Program) -> Program:
@@ -30,6 +29,6 @@ def _outside(node: Node) -> Node:
     product = is_matrix_product(replace(node, body=rest))
     plain = all(by_axes(n) for n in walk(rest) if isinstance(n, Read))
     whole = set(node.axes) <= set(node_axes(rest))
-    if number == 1 or product or not plain or not whole or not 1 <= _FAR * abs(number) <= _FAR**2:
+    if number == 1 or product or not plain or not whole or not 1 <= FAR * abs(number) <= FAR**2:
         return node
     return times(number, replace(node, body=rest))

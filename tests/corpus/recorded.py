@@ -102,12 +102,12 @@ def _key(spec: Spec) -> str:
     """What an entry depends on: the file of its spec, its inputs, and all that derives, emits and measures."""
     file = HERE.parent / "unseen" / "specs.py" if spec.family == "unseen" else HERE / "specs" / f"{spec.family}.py"
     source = _digest((file,)) if file.exists() else ""  # the catalogue is part of derive/
-    said = [spec.name, source, [s.name for s in spec.hostile], _tools(), torch.__version__]
+    said = [spec.name, source, [s.name for s in spec.hostile], tools(), torch.__version__]
     return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
-def _tools() -> str:
+def tools() -> str:
     return _digest(
         [
             *(ROOT / "derive").rglob("*.py"),

@@ -30,7 +30,7 @@ from derive.backends.torch.scalars import large_number, number_code
 from derive.backends.torch.sizes import Sizes, fixed
 from derive.backends.torch.slopes import sloped
 from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, squeeze
-from derive.facts.lengths.nominal import FEW
+from derive.decisions import FEW
 from derive.ir.nodes.ties import told_by_sign
 from derive.ir.nodes.walking import node_axes, walk
 from derive.ir.program import (

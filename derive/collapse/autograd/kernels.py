@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from derive.facts.costs.cost import MATMUL
+from derive.decisions import MATMUL, OTHER_KERNEL
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.nodes.products import is_matrix_product, is_tensor, product_factors
@@ -23,8 +23,6 @@ _OPERATIONS = {"mul": 1.0, "sub": 1.0, "neg": 1.0, "exp": 1.0, "log": 1.0, "abs"
                "sqrt": 2.0, "rsqrt": 3.0, "tanh": 3.0, "sigmoid": 3.0, "sin": 4.0, "cos": 4.0, "softplus": 5.0,
                "erf": 7.0, "where": 1.0, "maximum": 3.0, "minimum": 3.0}  # fmt: skip
 """The elementary operations of a backward kernel, `exp` and its like counted as three or four."""
-
-_OTHER = 2.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def _operations(node: Call, k: int) -> float:
         return 1.0 if k == 0 else 3.0
     if node.fn == "pow":
         return 2.0 if k == 0 and str(node.args[1]) == "2" else 4.0
-    return _OPERATIONS.get(node.fn, _OTHER)
+    return _OPERATIONS.get(node.fn, OTHER_KERNEL)
 
 
 def _add(w: _Walk, of: Node, axes: tuple[str, ...], work: float, into: Node | None) -> None:

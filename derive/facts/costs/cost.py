@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from derive.facts.lengths.nominal import NOMINAL, Nominal
+from derive.decisions import LONG, MATMUL, NAMED, NOMINAL, WIDE
+from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.products import (
     is_matrix_product,
     is_of_differences,
@@ -22,16 +23,6 @@ from derive.ir.nodes.products import (
 from derive.ir.nodes.walking import axes_along, children, node_axes, walk
 from derive.ir.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter
 
-MATMUL = 8.0
-"""Multiply-adds of a matrix product that cost as much as one element of a pass."""
-
-WIDE = 2.0
-"""How much longer matrix products take in float64."""
-
-
-NAMED = 0.05
-"""Of an element operation, for every element of a tensor with a name: it is written and read again."""
-
 _HEAVY = {
     **dict.fromkeys(("exp", "log", "expm1", "log1p", "sin", "cos"), 3.0),
     **dict.fromkeys(("tanh", "erf", "erfc", "erfinv", "sigmoid", "softplus", "logaddexp"), 4.0),
@@ -40,8 +31,6 @@ _HEAVY = {
     **dict.fromkeys(("rsqrt", "sqrt"), 1.5),
 }
 
-_LONG = 3.0
-"""Passes from which on what a function makes is no sooner made again than read."""
 
 ELEMENTARY = frozenset(_HEAVY)
 """The functions that take more than a pass."""
@@ -159,7 +148,7 @@ def made_again(program: Program, nominal: Nominal) -> float:
     total = 0.0
     for s in program.statements:
         total += _work_among(seen, s.value, nominal)
-        seen |= {n for n in walk(s.value) if isinstance(n, Call) and _weight(n) >= _LONG and is_tensor(n)}
+        seen |= {n for n in walk(s.value) if isinstance(n, Call) and _weight(n) >= LONG and is_tensor(n)}
     return total
 
 

@@ -14,6 +14,7 @@ from math import prod
 
 from sympy import Expr, Integer
 
+from derive.decisions import BLOWN_UP, FEW, NOMINAL
 from derive.facts.lengths.ranks import ranks
 from derive.facts.lengths.window_axes import filters, queries, taps
 from derive.ir.equations import Op, SizeRule
@@ -21,15 +22,6 @@ from derive.ir.program import base
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.indices import Merge
 from derive.ir.terms.windows import affine, is_gather, is_window
-
-NOMINAL = 32
-"""The length taken for an axis that an input carries, `...` included; the others follow."""
-
-BLOWN_UP = 4.0
-"""What an element costs of a tensor that no operand or output is as large as: it exists for the op's sake alone."""
-
-FEW = 4
-"""The length of a kernel's axis, of a rank, and of an axis that an argument gives: groups, heads."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sympy.core.numbers import Number
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Not, Or
 
+from derive.decisions import FAR, SQUARED
 from derive.errors import OUR_FAULT, DeriveError
 from derive.ir.lowering.masking import masked
 from derive.ir.lowering.numbers import one_root
@@ -152,9 +153,6 @@ def _function(expr: Function, hoist: Hoist | None) -> Node:
     return Call(name, tuple(node(a, hoist) for a in expr.args))
 
 
-FAR = 1000  # times larger than 1: such terms may cancel, and leave nothing of others that they meet before
-
-
 def _by_number(expr: Add) -> list[list[Expr]]:
     """The terms of a sum, those of tensors that one number multiplies together: SymPy has `s - 9*(1 - m)` as
     `s + 9*m - 9` at once, where a large number leaves nothing of `s`. Several large ones are together too."""
@@ -270,11 +268,6 @@ def _divisor(coefficient: Expr) -> Fraction | None:
     return bottom if top == 1 else None
 
 
-_SQUARED = 6
-"""The exponent up to which a whole power is made of squares and cubes, at a tenth of what `pow` costs, and one in
-fourths with square roots, at half. In float32 `x**4` is off by up to 1.9 units in the last place, by 0.7 from `pow`."""
-
-
 def _power(base: Expr, exponent: Expr, hoist: Hoist | None) -> Node:
     if exponent == S.Half:
         return Call("sqrt", (node(base, hoist),))
@@ -289,9 +282,9 @@ def _power(base: Expr, exponent: Expr, hoist: Hoist | None) -> Node:
         return Call(
             "mul", (_power(base, whole, hoist) if whole != 1 else node(base, hoist), _power(base, S.Half, hoist))
         )
-    if exponent.is_Integer and 1 < exponent <= _SQUARED and base.atoms(At):
+    if exponent.is_Integer and 1 < exponent <= SQUARED and base.atoms(At):
         return by_small_powers(node(base, hoist), int(exponent))
-    if exponent.is_Rational and exponent.q == 4 and exponent <= _SQUARED and base.atoms(At):
+    if exponent.is_Rational and exponent.q == 4 and exponent <= SQUARED and base.atoms(At):
         root = Call("sqrt", (node(base, hoist),))
         fourth, whole = Call("sqrt", (root,)), Integer(2 * exponent - S.Half)
         return Call("mul", (by_small_powers(root, int(whole)), fourth)) if whole else fourth

@@ -13,8 +13,9 @@ from functools import lru_cache
 from sympy import Expr, Mul, Rational, S, erf, tanh
 from sympy.logic.boolalg import Boolean
 
+from derive.decisions import FAR
 from derive.ir.lowering.factoring import Product, Sum, factor
-from derive.ir.lowering.lower import FAR, Hoist, node, quotient, signed_sum
+from derive.ir.lowering.lower import Hoist, node, quotient, signed_sum
 from derive.ir.lowering.masking import masked
 from derive.ir.lowering.ordering import divides, factor_order, weight
 from derive.ir.nodes.arithmetic import ZERO, negated

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from sympy import Basic, Expr, Integer, S
 
+from derive.decisions import PLACES_SAID
 from derive.ir.equations import Equation, Op, SizeRule
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Concat, Where
@@ -17,14 +18,11 @@ from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.indices import Merge
 from derive.ir.terms.names import free_name
 
-_MOST = 4
-"""Places of an axis up to which each is said by itself."""
-
 
 def said_for_each_place(op: Op) -> Op:
     """The same op with such equations as what is joined along their axes."""
     taken = {r.axis.base for r in op.sizes}
-    one = [Axis(free_name(f"place_{k}", taken), fixed=1) for k in range(_MOST)]
+    one = [Axis(free_name(f"place_{k}", taken), fixed=1) for k in range(PLACES_SAID)]
     names = op.names
     equations = tuple(part for e in op.equations for part in _apart(e, _said(e, one), names))
     if equations == op.equations:
@@ -49,7 +47,7 @@ def _said(e: Equation, one: list[Axis]) -> Equation:
     if e.kind is not None or not whole or e.target.is_integer:
         return e
     for axis in e.axes:
-        if axis.fixed is not None and 1 < axis.fixed <= _MOST and _asks(e.body, axis):
+        if axis.fixed is not None and 1 < axis.fixed <= PLACES_SAID and _asks(e.body, axis):
             pieces = [_at(e.body, axis, Integer(k)) for k in range(axis.fixed)]
             if all(free_axes(p) == set(e.axes) - {axis} for p in pieces):
                 return replace(e, body=Concat(axis, *pieces), kind="concat", over=tuple(one[: axis.fixed]))

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from sympy import Expr, Function, Mul, Pow
 
+from derive.decisions import DEEPEST
 from derive.ir.equations import Equation, Op
 from derive.ir.lowering.lower import node
 from derive.ir.nodes.naming import name_of
@@ -18,15 +19,13 @@ from derive.ir.terms.elements import At
 from derive.ir.terms.reductions import Reduce, TakenFirst
 from derive.rules.splitting import axes_of_part, own_equation
 
-_DEEPEST = 4
-
 
 def with_nested_named(op: Op) -> Op:
     """The same op with a name for what is that deep."""
     taken = set(op.names)
     out: list[Equation] = []
     for e in op.equations:
-        deep = _depth(e.body) > _DEEPEST
+        deep = _depth(e.body) > DEEPEST
         while deep and _depth(e.body) > 1 and (part := _part(e.body)) is not None:
             made = own_equation(name_of(node(part), taken), axes_of_part(part, e), part, taken)
             out.append(made)

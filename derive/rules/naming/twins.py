@@ -14,12 +14,11 @@ from itertools import permutations, product
 
 from sympy import Expr, Function
 
+from derive.decisions import TWIN_AXES_IN_ALL_ORDERS
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
-
-_MOST = 4  # axes whose orders are tried
 
 
 def one_of_each(op: Op) -> Op:
@@ -85,7 +84,7 @@ def _kind(e: Equation) -> tuple[object, ...]:
 
 
 def _orders(count: int) -> Iterator[tuple[int, ...]]:
-    return permutations(range(count)) if count <= _MOST else iter([tuple(range(count))])
+    return permutations(range(count)) if count <= TWIN_AXES_IN_ALL_ORDERS else iter([tuple(range(count))])
 
 
 def _as_long(a: Axis, b: Axis, e: Equation) -> bool:

@@ -14,6 +14,7 @@ from itertools import permutations
 
 from sympy import Add, Basic, Expr, Mul, Pow, S
 
+from derive.decisions import AXES_IN_ALL_ORDERS
 from derive.ir.equations import Equation, Op, signs
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.elements import At, Tensor, at_index, reads_of, tensor_names
@@ -24,8 +25,6 @@ from derive.ir.terms.reductions import Reduce
 from derive.rules.splitting import own_equation, split_name
 from derive.rules.stability.own_sums import divisors, summed_along
 from derive.rules.stability.stable import in_full
-
-_MOST = 3  # axes of a sum whose orders are tried
 
 
 def with_deviations(op: Op) -> Op:
@@ -133,7 +132,7 @@ class _Known:
         whole = self.body(square, over)
         if not _is_along(whole, over):
             return None
-        for order in permutations(over) if len(over) <= _MOST else (over,):
+        for order in permutations(over) if len(over) <= AXES_IN_ALL_ORDERS else (over,):
             left, right = (self.body(at, order) for at in both)
             if left is None or right is None:
                 continue

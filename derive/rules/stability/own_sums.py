@@ -7,11 +7,10 @@ from itertools import permutations
 
 from sympy import Expr, Mul
 
+from derive.decisions import AXES_IN_ALL_ORDERS
 from derive.ir.equations import Equation
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import At
-
-_MOST = 3  # axes whose orders are tried
 
 
 def divisors(product: Expr, sums: Mapping[str, Equation]) -> Iterator[At]:
@@ -23,7 +22,7 @@ def divisors(product: Expr, sums: Mapping[str, Equation]) -> Iterator[At]:
 def summed_along(value: Expr, total: At, of: Equation) -> frozenset[Axis]:
     """The axes along which a tensor adds up just this value, by the equation that says what it sums; none otherwise."""
     along, there = free_axes(value) - free_axes(total), dict(zip(of.axes, total.index, strict=True))
-    if of.weight != 1 or len(along) != len(of.over) or len(along) > _MOST:
+    if of.weight != 1 or len(along) != len(of.over) or len(along) > AXES_IN_ALL_ORDERS:
         return frozenset()
     orders = (dict(zip(of.over, order, strict=True)) for order in permutations(along))
     return frozenset(along) if any(of.body.xreplace(there | order) == value for order in orders) else frozenset()

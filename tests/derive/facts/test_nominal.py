@@ -2,7 +2,8 @@
 
 from sympy import tanh
 
-from derive.facts.lengths.nominal import FEW, lengths_of, nominal
+from derive.decisions import FEW
+from derive.facts.lengths.nominal import lengths_of, nominal
 from derive.notation import axes, concat, constant, eq, length, op, size, sum, tensor, where
 from derive.notation.catalogue import find
 from derive.pipeline import derivation_of, derive_op

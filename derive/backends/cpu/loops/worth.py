@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from derive.backends.cpu.loops.contiguous import as_one
 from derive.backends.cpu.products.matrices import Step
 from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.facts.lengths.nominal import NOMINAL
+from derive.decisions import NOMINAL
 from derive.ir.nodes.walking import axes_along, by_axes
 from derive.ir.program import Read
 

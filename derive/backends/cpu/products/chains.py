@@ -19,7 +19,7 @@ from typing import NamedTuple
 from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.matrices import Matrix, Product, whole_axes
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
-from derive.facts.lengths.nominal import NOMINAL
+from derive.decisions import NOMINAL
 from derive.ir.nodes.walking import axes_along, index_axes, reads
 from derive.ir.program import Index, Merged, Read
 
