@@ -100,16 +100,18 @@ scalar = Kind("scalar", axes=())
 
 
 class Length:
-    """A whole number that is the length of an axis: `heads: length(h)`; in a body the length itself, `length(u, 2*size(t))`."""
+    """A whole number that is the length of an axis, `heads: length(h)`; in a body `length(u, size(t) + 1)` says it."""
 
     def __call__(self, axis: Axis, places: Any = None) -> Kind | None:
         if not isinstance(axis, Axis):
             raise DeriveError(f"length({axis!r}): not an axis", fix='declare it with axes("…")')
-        if places is None:
-            return Kind("length", axis, axes=())
         recorder = RECORDING.get()
-        if recorder is None:
-            raise DeriveError(f"length({axis}, …) stands outside a spec", fix="write it above the equations of the op")
+        if recorder is None and places is None:
+            return Kind("length", axis, axes=())
+        if recorder is None or places is None:
+            missing = "outside a spec" if recorder is None else "in its body without one"
+            fix = "an argument is heads: length(h), and above the equations stands length(u, size(t) + 1)"
+            raise DeriveError(f"length({axis}{'' if places is None else ', …'}) stands {missing}", fix=fix)
         recorder.say_length(axis, places)
         return None
 

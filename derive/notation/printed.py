@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
-from sympy import Expr
+from sympy import Expr, Integer
 
 from derive.ir.equations import Operand
 from derive.ir.nodes.arithmetic import ONE, ZERO
 from derive.ir.nodes.other_axes import place, under_axes
-from derive.ir.nodes.substituting import renamed
+from derive.ir.nodes.substituting import under_names
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes, places, reads, rebuilt, walk
 from derive.ir.program import (
     CONDITIONS,
@@ -29,7 +30,6 @@ from derive.ir.program import (
     Join,
     Merged,
     Node,
-    Num,
     PartOf,
     Place,
     Program,
@@ -50,18 +50,19 @@ from derive.notation.annotations import RESERVED, made_of
 
 @dataclass(frozen=True)
 class Printable:
-    """A program with the inputs that it is given, in order; the `masks` among them hold truth values."""
+    """A program, the inputs that it is given, in order, and lengths of axes over those of others."""
 
     program: Program
     operands: tuple[Operand, ...]
-    lengths: Mapping[str, Expr]  # of axes, over those of others
-    masks: frozenset[str] = frozenset()
+    lengths: Mapping[str, Expr]
 
 
 def spec_file(programs: Sequence[Printable], fixed: Mapping[str, int]) -> str:
     """The text of a file of specs, an op a program; `fixed` has the axes whose length is a number."""
-    axes = _Axes(dict(fixed), {*words, *keyword.kwlist, "f", *(o.name for p in programs for o in p.operands)})
-    functions = [line for p in programs for line in _function(p, axes)]
+    said = {a: Integer(fixed[a]) for p in programs for a in _first_places(p.program) if a in fixed}
+    taken = {*words, *keyword.kwlist, "f", *(o.name for p in programs for o in p.operands)}
+    axes = _Axes({a: n for a, n in fixed.items() if a not in said}, taken)
+    functions = [line for p in programs for line in _function(replace(p, lengths={**p.lengths, **said}), axes)]
     called = {n.fn for p in programs for s in p.program.statements for n in walk(s.value) if isinstance(n, Call)}
     extra = sorted(called - {*words, *CONDITIONS, *_OPERATORS})
     names = sorted(axes.names.values())
@@ -71,7 +72,14 @@ def spec_file(programs: Sequence[Printable], fixed: Mapping[str, int]) -> str:
     return "\n".join([*head, *functions]) + "\n"
 
 
-_OPERATORS = frozenset("add sub mul div neg pow floordiv mod absolute pi e".split())
+_OPERATORS = frozenset({"add", "sub", "mul", "div", "neg", "pow", "floordiv", "mod", "absolute", "pi", "e"})
+
+
+def _first_places(program: Program) -> Iterator[str]:
+    """The axes that read the first places of a longer dimension: a length that the body says tells so."""
+    for n in (m for s in program.statements for part in (s.value, *s.slots) for m in walk(part)):
+        if isinstance(n, Window) and n.offset == ZERO and [step for _, step in n.steps] == [1]:
+            yield n.steps[0][0]
 
 
 @dataclass
@@ -81,6 +89,7 @@ class _Axes:
     fixed: dict[str, int]
     taken: set[str]
     names: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)  # by the function that is being printed
 
     def named(self, axis: str) -> str:
         """The name of an axis in the file; a bound copy, `n'`, has one of its own."""
@@ -91,13 +100,13 @@ class _Axes:
             self.taken.add(self.names[axis])
             if base(axis) in self.fixed:
                 self.fixed[self.names[axis]] = self.fixed[base(axis)]
+        self.used.add(axis)
         return self.names[axis]
 
-    def under(self, n: Node | Index) -> Node:
-        """A node under the names of the file."""
+    def under(self, n: Node | Index) -> Any:
+        """A node or an index under the names of the file."""
         found = {a for m in walk(n) for a in _own_axes(m)}
-        made: Node = under_axes(n, {a: self.named(a) for a in sorted(found)})
-        return made
+        return under_axes(n, {a: self.named(a) for a in sorted(found)})
 
 
 def _own_axes(n: Node | Index) -> Iterable[str]:
@@ -106,30 +115,25 @@ def _own_axes(n: Node | Index) -> Iterable[str]:
         return (n,)
     if isinstance(n, AxisValue | SizeOf):
         return (n.axis, base(n.axis))
-    if isinstance(n, Window):
-        return index_axes(n)
     if isinstance(n, Join):
         return (n.axis, *filter(None, n.own))
-    return n.axes if isinstance(n, Reduce) else ()
+    return index_axes(n) if isinstance(n, Window) else n.axes if isinstance(n, Reduce) else ()
 
 
 def _function(p: Printable, axes: _Axes) -> Iterator[str]:
     """`@op` and the function: a statement a line."""
-    equations = _Equations(p, axes)
+    axes.used.clear()
+    equations = _Equations(p.program, [o.name for o in p.operands], axes)
+    lines = list(map(str, equations.written()))
     operands = sorted(p.operands, key=lambda o: o.has_default)
     inputs = ", ".join(["f", *(_annotated(o, equations.names[o.name], axes) for o in operands)])
-    lines = [str(e) for e in equations.written()]
-    lines = [*_lengths(p, axes), *lines]
-    yield from ("", "", "@op", f"def {p.program.name}({inputs}):", *(f"    {line}" for line in lines))
-    yield f"    return {', '.join(equations.returned)}"
-
-
-def _lengths(p: Printable, axes: _Axes) -> Iterator[str]:
-    """The lengths of the axes in use that the body says."""
+    yield from ("", "", "@op", f"def {p.program.name}({inputs}):")
     for axis, length in p.lengths.items():
-        if axis in axes.names:
+        if axis in axes.used:
             own = {s: Size(Axis(axes.named(s.axis.name))) for s in length.atoms(Size)}
-            yield f"length({axes.names[axis]}, {as_written(length.xreplace(own))})"
+            yield f"    length({axes.named(axis)}, {as_written(length.xreplace(own))})"
+    yield from (f"    {line}" for line in lines)
+    yield f"    return {', '.join(equations.returned)}"
 
 
 def _annotated(o: Operand, name: str, axes: _Axes) -> str:
@@ -142,20 +146,20 @@ def _annotated(o: Operand, name: str, axes: _Axes) -> str:
 class _Equations:
     """The statements of a program as those of a spec."""
 
-    def __init__(self, p: Printable, axes: _Axes):
-        self.program, self.axes, self.masks = p.program, axes, set(p.masks)
-        taken = RESERVED | made_of(p.program.name)
-        self.given = {o.name for o in p.operands}
-        self.names = {o.name: free_name(o.name.lstrip("_"), taken, "_") for o in p.operands}
+    def __init__(self, program: Program, given: Sequence[str], axes: _Axes):
+        self.program, self.axes, self.given = program, axes, set(given)
+        reserved = RESERVED | made_of(program.name)
+        self.names = {n: free_name(n.lstrip("_"), reserved, "_") for n in given}  # how each tensor is read by now
         self.taken = {*self.names.values(), "saved", "torch", "self", *keyword.kwlist}
+        self.dims: dict[str, tuple[Index, ...]] = {self.names[n]: own for n, own in program.given}
         self.truths: set[str] = set()  # equations that are conditions
-        self.made_indices: dict[str, Assign] = {}  # those that are not given, said where something is read at them
-        self.indices = places(p.program)
-        for s in reversed(p.program.statements):  # and what those are made of
+        self.indices = places(program)
+        for s in reversed(program.statements):  # and what those are made of
             if s.name in self.indices and s.name not in self.given:
-                chosen = isinstance(s.value, Call) and s.value.fn == "where"
-                self.indices |= reads(s.value.args[1] if chosen else s.value)
-        self.dims: dict[str, tuple[Index, ...]] = {self.names[n]: axes for n, axes in p.program.given}
+                self.indices |= reads(
+                    s.value.args[1] if isinstance(s.value, Call) and s.value.fn == "where" else s.value
+                )
+        self.made_indices: dict[str, Assign] = {}  # those that are not given, said where something is read at them
         self.made: list[Assign] = []
         self.returned: list[str] = []
 
@@ -169,16 +173,15 @@ class _Equations:
             later[name] -= 1
             kept = not later[name] and name not in self.given
             own = name if kept else free_name(name.lstrip("_"), self.taken)
-            group = [renamed(s, self.names) for s in group]
-            group = [replace(s, onto=self.names.get(s.onto)) if isinstance(s, Scatter) and s.onto else s for s in group]
-            first = group[0]
+            first, *added = (under_names(s, self.names) for s in group)
             self.names[name] = f"f.{own}"
-            if name in self.indices and isinstance(first, Assign):
-                self.made_indices[self.names[name]] = first
-                continue
-            asks = isinstance(first, Assign) and self.is_truth(first.value) and name not in self.program.returns
-            self.write(_apart(replace(first, value=self.asked(first.value)) if asks else self.equation(group)), own)
-            self.truths |= {self.names[name]} if asks else set()
+            if isinstance(first, Assign) and name in self.indices:
+                self.made_indices[f"f.{own}"] = first
+            elif isinstance(first, Assign) and self.is_truth(first.value) and name not in self.program.returns:
+                self.write(_apart(replace(first, value=self.asked(first.value))), own)
+                self.truths.add(f"f.{own}")
+            else:
+                self.write(_apart(self.equation([first, *added])), own)
         for name in self.program.returns:
             own = self.names[name]
             if not own.startswith("f.") or own in self.returned:
@@ -191,7 +194,7 @@ class _Equations:
         """One equation more, under the names of the file; how it is read."""
         self.taken.add(name)
         self.dims[f"f.{name}"] = s.axes
-        value, left = self.axes.under(_settled(s.value)), tuple(self.axes.under(i) for i in s.axes)
+        value, left = self.axes.under(_settled(s.value)), tuple(map(self.axes.under, s.axes))
         self.made.append(Assign(name, left, value))
         return f"f.{name}"
 
@@ -238,7 +241,7 @@ class _Equations:
         return [*conditions, Call("eq", (place(index), AxisValue(axis)))]
 
     def index(self, i: Index) -> tuple[list[Node], Index]:
-        """The conditions under which something is read at an index, and the index then: one that is made goes by what it is."""
+        """An index, and the conditions under which it is read at: one that is made goes by what it is made of."""
         if not isinstance(i, Read):
             return [], i
         made = self.made_indices.get(i.name)
@@ -247,13 +250,13 @@ class _Equations:
             return [c for conditions, _ in inner for c in conditions], replace(i, index=tuple(j for _, j in inner))
         value = under_axes(made.value, dict(zip(axes_along(made.axes), i.index, strict=True)))
         conditions = []
-        if isinstance(value, Call) and value.fn == "where":  # and 0 where the condition fails: nothing is read then
-            conditions, value = [self.asked(value.args[0])], value.args[1]
+        if (chosen := _chosen(value)) is not None:  # and 0 where the condition fails: nothing is read then
+            conditions, value = [self.asked(value.args[0])], chosen
         more, index = self.index(value if isinstance(value, Read) else Window((), value))
         return [*conditions, *more], index
 
     def at_computed(self, n: Node) -> Node:
-        """A tensor at a place that is computed from an index, `x[lo[n] + 1]`: the sum over its axis of what is there."""
+        """A tensor at a place computed from an index, `x[lo[n] + 1]`: the sum over its axis of what is there."""
         for k, i in enumerate(n.index if isinstance(n, Read) else ()):
             if isinstance(n, Read) and isinstance(i, Window) and reads(i.offset):
                 axis = str(self.dims[n.name][k]) + "'" * 5
@@ -287,6 +290,11 @@ class _Equations:
         return rebuilt(n, self.number) if isinstance(n, Call) else n
 
 
+def _chosen(index: Node) -> Node | None:
+    """What an index is under a condition."""
+    return index.args[1] if isinstance(index, Call) and index.fn == "where" else None
+
+
 def _all(conditions: list[Node]) -> Node:
     return conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions))
 
@@ -306,12 +314,12 @@ def _groups(statements: Iterable[Statement]) -> Iterator[list[Statement]]:
 
 
 def _apart(s: Assign) -> Assign:
-    """An equation that reads parts of an axis of its left, or of a sum, over axes for the parts: `f.y[(h, k)] = x[h, k]`."""
+    """An equation that reads parts of an axis over axes for the parts: `f.y[(h, k)] = x[h, k]`."""
     parts = {n.whole: n.lengths for n in walk(s.value) if isinstance(n, PartOf) and isinstance(n.whole, str)}
     taken = {*axes_along(s.axes), *(a for n in walk(s.value) for a in _own_axes(n))}
     merges: dict[str, Index] = {}
     for whole, lengths in parts.items():
-        own = []
+        own: list[str] = []
         for n in lengths:
             own.append(free_name(n.axis if isinstance(n, SizeOf) else f"{whole}_{n}", {*taken, *own}, "'"))
         merges[whole] = Merged(tuple(own))

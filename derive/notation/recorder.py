@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Expr, Max, Min
+from sympy import Basic, Expr, Max, Min
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
 from derive.facts.bounded import without_poles
 from derive.facts.lengths.sizes import closed, size_of, told
 from derive.ir.equations import Equation, Operand, signs
-from derive.ir.terms.axes import Axis, Rest, Size, free_axes
+from derive.ir.terms.axes import Axis, Rest, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat, Where
-from derive.ir.terms.elements import At, Tensor, reads_of
+from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
 from derive.ir.terms.indices import Merge, Prefix
 from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.names import free_name
@@ -82,13 +82,29 @@ class Recorder:
         """A condition that has a name, asked by other axes."""
         axes, condition = self.conditions[name]
         if len(key) != len(axes) or not all(isinstance(i, Axis) for i in key):
-            read = ", ".join(map(str, key))
+            own, read = (", ".join(map(str, index)) or "()" for index in (axes, key))
             raise DeriveError(
-                f"{name} is a condition over [{', '.join(map(str, axes))}] but is read as {name}[{read}]", op=self.name,
-                fix=f"read it by as many axes, or as a number: f.number[…] = where(f.{name}[…], 1, 0)",
+                f"{name} is a condition over [{own}] but is read as {name}[{read}]", op=self.name,
+                fix=f"give it one axis for each, or a number of it an equation, where(f.{name}[{own}], 1, 0)",
             )  # fmt: skip
         made: Boolean = condition.xreplace(dict(zip(axes, key, strict=True)))
         return made
+
+    def _name_condition(self, name: str, key: tuple[Expr, ...], asked: Boolean, known: Mapping[Basic, Tensor]) -> None:
+        """An equation whose right side is a condition: a name for it. What it reduces is a tensor, made once."""
+        axes = self._check_left(name, key)
+        if axes != key:
+            raise DeriveError("a condition is over merged axes", fix="name it over each: f.c[t, e], not f.c[(t, e),]")
+        for r in sorted(asked.atoms(Reduce), key=lambda r: r.sort_key()):
+            if asked.has(r):  # and not only in one that has a name by now
+                made = free_name(f"{name}_{r.kind}", self.taken | {name})
+                own = tuple(sorted_axes(free_axes(r)))
+                self._invent(made, own, as_recorded(r, known))
+                asked = asked.xreplace({r: self.read(made, own)})
+        recorded = as_recorded(asked, known)
+        self._check_reads(recorded, name)
+        check_axes(axes, recorded, (), name)
+        self.conditions[name] = (axes, asked)
 
     def _turned(self, name: str, key: tuple[Expr, ...], turns: list[Wrapped]) -> Expr:
         """A read that goes on at the other end of an axis; along a second axis, of a tensor that is turned already."""
@@ -129,17 +145,17 @@ class Recorder:
         self.invented.add(name)
 
     def say_length(self, axis: Axis, places: Any) -> None:
-        """`length(u, size(t) + 1)`: what the length of an axis is that no read may tell."""
+        """`length(u, size(t) + 1)` in the body. Raises DeriveError where that is no length, or a second one."""
         with unwatched():
             length = expression(places).replace(maximum, _larger).replace(minimum, Min)
             if axis.is_pack or axis.fixed is not None or axis in self.lengths:
-                is_said = "stands for any axes" if axis.is_pack else f"is {axis.fixed or self.lengths[axis]} already"
-                raise DeriveError(f"the length of {axis} {is_said}", op=self.name, fix="say it of an axis once")
-            circular = axis in {size.axis for size in length.xreplace({Size(a): n for a, n in self.lengths.items()}).atoms(Size)}
-            if circular or length.free_symbols - {s for size in length.atoms(Size) for s in size.free_symbols} or length.has(At):
+                known = "is that of several axes" if axis.is_pack else f"is {axis.fixed or self.lengths[axis]} already"
+                raise DeriveError(f"the length of {axis} {known}", op=self.name, fix="say it of one axis, once")
+            of_others = length.xreplace({Size(a): n for a, n in self.lengths.items()})
+            if of_others.has(Size(axis)) or not isinstance(length, Expr) or length.atoms(Axis, Scalar, At, Reduce):
                 raise DeriveError(
                     f"{length} is no length of axis {axis}", op=self.name,
-                    fix="write it of lengths and whole numbers: length(u, size(t) + 1)",
+                    fix="write it of other lengths and whole numbers: length(u, size(t) + 1)",
                 )  # fmt: skip
             self.lengths[axis] = length
 
@@ -152,8 +168,7 @@ class Recorder:
                 known = {unsigned(e, self.infinite): e.target for e in self.equations}
                 found = expression(value)
                 if isinstance(found, Boolean) and not isinstance(found, Expr):  # a number's symbol may be either
-                    self._check_left(name, key)
-                    self.conditions[name] = (key, found)
+                    self._name_condition(name, key, found, known)
                     return
                 before = len(self.equations)
                 self._define(name, key, as_recorded(found, known))
@@ -164,10 +179,7 @@ class Recorder:
 
     def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
         left = self._check_left(name, key)
-        for at in reads_of(rhs):
-            own = self._as_indexed(at, self.tensors[at.name][1]) if at.name in self.tensors else None
-            declared = self.operands[at.name].declared if at.name in self.operands else ()
-            check_read(at, own, list(self.tensors), self.ranges, name, declared)
+        self._check_reads(rhs, name)
         check_functions(rhs, name)
         before = len(self.equations)
         dims = {n: index for n, (_, index) in self.tensors.items()}
@@ -192,6 +204,13 @@ class Recorder:
                 raise DeriveError("a reduction was left inside an equation", fix="give it an equation of its own")
             self._add([equation])
             self.invented |= {equation.name} - {name}
+
+    def _check_reads(self, rhs: Basic, name: str) -> None:
+        """Every element that the right side of an equation reads is one of a tensor that is known by then."""
+        for at in reads_of(rhs):
+            own = self._as_indexed(at, self.tensors[at.name][1]) if at.name in self.tensors else None
+            declared = self.operands[at.name].declared if at.name in self.operands else ()
+            check_read(at, own, list(self.tensors), self.ranges, name, declared)
 
     def _check_left(self, name: str, key: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """The axes on the left of an equation, merged ones taken apart."""
@@ -270,9 +289,7 @@ class Recorder:
             self.tensors[b] = (swap[target], key)
         self.infinite = {names.get(n, n) for n in self.infinite}
         self.invented = {names.get(n, n) for n in self.invented}
-        self.circled = {
-            (names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()
-        }
+        self.circled = {(names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()}
 
     def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
         self._add(inlined)

@@ -58,9 +58,7 @@ class OpCall:
         prefix = f"{self.op.name}_call{recorder.calls}__"
         recorder.calls += 1
         try:
-            inlined, outputs, lengths = inline_call(
-                self.op, args, kwargs, recorder.tensors, recorder.operands, prefix
-            )
+            inlined, outputs, lengths = inline_call(self.op, args, kwargs, recorder.tensors, recorder.operands, prefix)
         except DeriveError as error:
             raise error.within(recorder.name) from None
         recorder.lengths = {**lengths, **recorder.lengths}
@@ -95,8 +93,8 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     returned = _run(function, recorder, operands)
     outputs = outputs_of(returned, recorder)
     recorder.guard(outputs)
-    equations = places_apart(recorder.equations, operands)
-    recorder.hold(apart_by_length(equations, operands, recorder.tensors, recorder.lengths))
+    apart = places_apart(recorder.equations, operands)
+    recorder.hold(apart_by_length(apart, operands, recorder.tensors, recorder.lengths))
     recorder.hold(over_own_axes(recorder.equations, operands, recorder.tensors))
     sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written, recorder.lengths)
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}

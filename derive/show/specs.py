@@ -32,11 +32,10 @@ def forward(d: Derivation) -> Printable:
 def backward(d: Derivation) -> Printable:
     """`NAME_backward`: from cotangents and saved tensors, and inputs that only tell a length, to the gradients."""
     program = replace(d.backward, name=f"{d.op.name}_backward")
-    masks = frozenset(s.label for s in d.saved if s.element == "mask")
     operands = [_operand(d, name, axes) for name, axes in program.given]
     operands += [o for o in d.op.operands if o.name in program.scalars]
     operands += _telling(d.op, {base(a) for o in operands for a in map(str, o.axes)}, _axes(program, operands))
-    return Printable(program, tuple(operands), _lengths(d.named), masks)
+    return Printable(program, tuple(operands), _lengths(d.named))
 
 
 def gradients(d: Derivation) -> Printable:
@@ -62,7 +61,9 @@ def _operand(d: Derivation, name: str, axes: tuple[str, ...]) -> Operand:
     if made is not None and made.target.is_integer:
         of = d.op.operand(str(made.body.args[1].args[0])) if made.body.args else None
         over = of.ranges_over if of is not None else made.axes[0]
-    return Operand(name, "tensor" if over is None else "index", tuple(map(Axis, axes)), over)
+    mask = any(s.label == name and s.element == "mask" for s in d.saved)
+    kind = "constant" if mask else "tensor" if over is None else "index"
+    return Operand(name, kind, tuple(map(Axis, axes)), over)
 
 
 def _telling(op: Op, known: set[str], used: Iterable[str]) -> Iterator[Operand]:

@@ -47,12 +47,17 @@ def requirements(
 def _stated(
     operands: tuple[Operand, ...], equations: tuple[Equation, ...], said: Mapping[Axis, Expr]
 ) -> Iterator[Requirement]:
-    """That the axis of an input is as long as the body says."""
+    """That what the body says of an axis is a length, and that of an input."""
     for axis, length in said.items():
-        own = [o for o in operands if axis in o.axes]
-        readers = [e.name for e in equations if any(at.name == own[0].name for at in e.reads)] if own else []
-        if readers:
-            yield Requirement(readers[0], f"axis {axis}", Size(axis), "==", length)
+        own = [o.name for o in operands if axis in o.axes]
+        readers = [e.name for e in equations if any(at.name in own for at in e.reads)]
+        reader = next(iter([*readers, *(e.name for e in equations if e.given)]), "")
+        top, bottom = fraction(length)
+        if bottom != 1:
+            yield Requirement(reader, str(top), top, "%", bottom)
+        elif own:
+            yield Requirement(reader, f"axis {axis}", Size(axis), "==", length)
+        yield Requirement(reader, f"axis {axis}", length, ">=", Integer(0))
 
 
 def strongest(needs: Collection[Requirement]) -> tuple[Requirement, ...]:

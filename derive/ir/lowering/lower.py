@@ -78,8 +78,8 @@ _INNER = "#"  # no axis of a spec has such a name
 
 
 def _outermost(i: Basic) -> list[Basic]:
-    """The parts and merges that stand in axis arithmetic, each once."""
-    if isinstance(i, Part | Merge):
+    """The parts, merges and elements of an index that stand in axis arithmetic, each once."""
+    if isinstance(i, Part | Merge | At):
         return [i]
     return list(dict.fromkeys(p for a in i.args for p in _outermost(a)))
 
