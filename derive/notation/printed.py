@@ -17,7 +17,7 @@ from sympy import Expr, Integer
 
 from derive.ir.equations import Operand
 from derive.ir.nodes.arithmetic import ONE, ZERO
-from derive.ir.nodes.other_axes import place, under_axes
+from derive.ir.nodes.other_axes import place, with_axes
 from derive.ir.nodes.substituting import under_names
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes, places, reads, rebuilt, walk
 from derive.ir.program import (
@@ -106,15 +106,16 @@ class _Axes:
     def under(self, n: Node | Index) -> Any:
         """A node or an index under the names of the file."""
         found = {a for m in walk(n) for a in _own_axes(m)}
-        return under_axes(n, {a: self.named(a) for a in sorted(found)})
+        sizes = {m.axis: self.named(base(m.axis)) for m in walk(n) if isinstance(m, SizeOf)}
+        return with_axes(n, {a: self.named(a) for a in sorted(found)}, sizes)
 
 
 def _own_axes(n: Node | Index) -> Iterable[str]:
     """The axes that a node names itself, not by what it is made of."""
     if isinstance(n, str):
         return (n,)
-    if isinstance(n, AxisValue | SizeOf):
-        return (n.axis, base(n.axis))
+    if isinstance(n, AxisValue):
+        return (n.axis,)
     if isinstance(n, Join):
         return (n.axis, *filter(None, n.own))
     return index_axes(n) if isinstance(n, Window) else n.axes if isinstance(n, Reduce) else ()
@@ -228,8 +229,8 @@ class _Equations:
         moved = [a for a in dict.fromkeys(axes_along(slot for _, slot in others)) if a not in own]
         moved += [a for a in node_axes(s.value) if a not in (*own, *moved)]
         names = {a: a + "'" * 5 if a in s.axes else a for a in moved}
-        value = under_axes(self.number(s.value), names)
-        asked = [c for axis, slot in others for c in self.at_place(under_axes(slot, names), axis)]
+        value = with_axes(self.number(s.value), names)
+        asked = [c for axis, slot in others for c in self.at_place(with_axes(slot, names), axis)]
         if asked:
             value = Call("where", (_all(asked), value, NOTHING[s.kind]))
         kind = "sum" if s.kind == "put" else s.kind
@@ -248,7 +249,7 @@ class _Equations:
         if made is None:
             inner = [self.index(j) for j in i.index]
             return [c for conditions, _ in inner for c in conditions], replace(i, index=tuple(j for _, j in inner))
-        value = under_axes(made.value, dict(zip(axes_along(made.axes), i.index, strict=True)))
+        value = with_axes(made.value, dict(zip(axes_along(made.axes), i.index, strict=True)))
         conditions = []
         if (chosen := _chosen(value)) is not None:  # and 0 where the condition fails: nothing is read then
             conditions, value = [self.asked(value.args[0])], chosen
@@ -325,7 +326,7 @@ def _apart(s: Assign) -> Assign:
         merges[whole] = Merged(tuple(own))
     if not merges:
         return s
-    return Assign(s.name, tuple(under_axes(i, merges) for i in s.axes), under_axes(s.value, merges))
+    return Assign(s.name, tuple(with_axes(i, merges) for i in s.axes), with_axes(s.value, merges))
 
 
 def _settled(n: Node) -> Node:

@@ -29,7 +29,7 @@ def size_rules(
     written: Sequence[At] = (),
     said: Mapping[Axis, Expr] = MappingProxyType({}),
 ) -> tuple[SizeRule, ...]:
-    """One rule an axis: its fixed length, what is `said` of it, the first operand that carries it, else what reads allow.
+    """One rule an axis: its fixed length, what is `said`, the first operand that carries it, else what reads allow.
 
     `written` are the reads as the spec wrote them: those that cancel, as in `x[i] - x[i]`, still tell a length.
     Raises DeriveError where nothing tells the length of an axis.

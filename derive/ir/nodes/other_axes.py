@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial, reduce
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any
 
 from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, summed
 from derive.ir.nodes.walking import axes_along, index_axes, kept, node_axes, rebuilt, walk
@@ -33,7 +34,6 @@ from derive.ir.program import (
 Renaming = Mapping[str, Index]
 """Axes, each with the index that is put in its place."""
 
-_N = TypeVar("_N", Node, Read)
 _PLAIN = Read | Call | Num | Scal | SizeOf | Merged | PartOf | str
 
 
@@ -58,34 +58,6 @@ def value_at(made: Assign, index: Sequence[Index]) -> Node:
     return with_axes(made.value, dict(zip(axes_along(made.axes), index, strict=True)))
 
 
-def with_axes(node: _N, names: Renaming) -> _N:
-    """A plain node with other indices for its axes; with other axes, whose places it may ask for."""
-    if isinstance(node, AxisValue):
-        place = names.get(node.axis, node.axis)
-        assert isinstance(place, str), place
-        return AxisValue(place)  # type: ignore[return-value]
-    if isinstance(node, Read):
-        return replace(node, index=tuple(_index(i, names) for i in node.index))
-    return replace(node, args=tuple(with_axes(a, names) for a in node.args)) if isinstance(node, Call) else node
-
-
-def _index(index: Index, names: Renaming) -> Index:
-    if isinstance(index, str):
-        return names.get(index, index)
-    if isinstance(index, Merged):
-        inner = [_index(i, names) for i in index.axes]
-        return Merged(tuple(j for i in inner for j in (i.axes if isinstance(i, Merged) else (i,))))
-    if isinstance(index, PartOf):
-        whole = _index(index.whole, names)
-        fits = isinstance(whole, Merged) and len(whole.axes) == len(index.lengths)
-        return whole.axes[index.position] if fits and isinstance(whole, Merged) else replace(index, whole=whole)
-    if isinstance(index, Window):
-        steps = tuple((_index(a, names), step) for a, step in index.steps)
-        assert all(isinstance(a, str) for a, _ in steps), steps
-        return replace(index, steps=steps)  # type: ignore[arg-type]
-    return with_axes(index, names) if isinstance(index, Read) else index
-
-
 def uncopied(node: Node) -> Node | None:
     """What is made of places alone with axes for their copies in sums, `k` for `k'`; None where it has two of one."""
     axes = node_axes(node)
@@ -96,15 +68,15 @@ def uncopied(node: Node) -> Node | None:
     return within(node) if len({base(a) for a in axes}) == len(axes) else None
 
 
-def under_axes(n: Node | Index, names: Renaming) -> Any:
-    """Any node or index with others for its axes, those that are bound in it among them: an axis, or several merged."""
-    within = partial(under_axes, names=names)
+def with_axes(n: Node | Index, names: Renaming, sizes: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A node or index with other indices for its axes, those bound in it among them; lengths stay, but for `sizes`."""
+    within = partial(with_axes, names=names, sizes=sizes)
     if isinstance(n, str):
         return names.get(n, n)
     if isinstance(n, AxisValue):
         return place(within(n.axis))
     if isinstance(n, SizeOf):
-        return length(within(base(n.axis)))
+        return SizeOf(sizes.get(n.axis, n.axis))
     if isinstance(n, Read):
         return replace(n, index=tuple(map(within, n.index)))
     if isinstance(n, Merged):
