@@ -210,7 +210,8 @@ class _Equations:
         terms += [self.at_places(s) for s in group if isinstance(s, Scatter)]
         value = terms[0] if len(terms) == 1 else reduce(lambda a, b: Call("add", (a, b)), map(self.joins_apart, terms))
         if isinstance(value, Join):
-            value = replace(value, parts=tuple(map(self.joins_apart, value.parts)))
+            pieces = zip(value.parts, value.own, strict=True)
+            value = replace(value, parts=tuple(_along(self.joins_apart(part), own) for part, own in pieces))
         else:
             value = self.joins_apart(value)
         return Assign(first.name, first.axes, value)
@@ -220,7 +221,8 @@ class _Equations:
         if not isinstance(n, Join):
             return rebuilt(n, self.joins_apart)
         dims = node_axes(n)
-        return Read(self.write(Assign("", dims, n), free_name("joined", self.taken)), dims)
+        joined = self.equation([Assign("", dims, n)])
+        return Read(self.write(joined, free_name("joined", self.taken)), dims)
 
     def at_places(self, s: Scatter) -> Node:
         """What a scatter adds at each place of its tensor: a sum of what its index puts there."""
@@ -289,6 +291,14 @@ class _Equations:
         if not self.is_truth(n):
             return Call("ne", (self.number(n), ZERO))
         return rebuilt(n, self.number) if isinstance(n, Call) else n
+
+
+def _along(part: Node, own: str) -> Node:
+    """A piece of what is joined, which shows the axis that it runs over: one that does not is one place."""
+    if not own or own in node_axes(part):
+        return part
+    inside = Call("lt", (AxisValue(own), SizeOf(own)))
+    return Call("where", (inside, part, ONE if part == ZERO else ZERO))
 
 
 def _chosen(index: Node) -> Node | None:

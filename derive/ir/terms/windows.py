@@ -45,6 +45,12 @@ class _Written(StrPrinter):
     def _print_Min(self, expr: Min) -> str:
         return self._of_several("minimum", expr)
 
+    def parenthesize(self, item: Expr, level: int, strict: bool = False) -> str:
+        """`2*(t // 2)` is not `2*t // 2`."""
+        if isinstance(item, Mod | floor) and level >= PRECEDENCE["Mul"]:
+            return f"({self.doprint(item)})"
+        return str(super().parenthesize(item, level, strict))
+
     def _of_several(self, word: str, expr: Max | Min) -> str:
         first, *others = sorted(expr.args, key=default_sort_key)
         return reduce(lambda a, b: f"{word}({a}, {self.doprint(b)})", others, self.doprint(first))
