@@ -268,7 +268,7 @@ class Shares:
         return str(Call("div", (exponential, total)))
 
 
-NOTHING = {"sum": Num(Fraction(0)), "put": Num(Fraction(0)), "amax": Num(float("-inf")), "amin": Num(float("inf"))}
+NOTHING = {"sum": Num(Fraction(0)), "amax": Num(float("-inf")), "amin": Num(float("inf"))}
 """What a reduction over no places is."""
 
 Node = Join | Scan | Shares | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce

@@ -105,12 +105,12 @@ class _Axes:
 
     def under(self, n: Node | Index) -> Any:
         """A node or an index under the names of the file."""
-        found = {a for m in walk(n) for a in _own_axes(m)}
+        found = {a for m in walk(n) for a in own_axes(m)}
         sizes = {m.axis: self.named(base(m.axis)) for m in walk(n) if isinstance(m, SizeOf)}
         return with_axes(n, {a: self.named(a) for a in sorted(found)}, sizes)
 
 
-def _own_axes(n: Node | Index) -> Iterable[str]:
+def own_axes(n: Node | Index) -> Iterable[str]:
     """The axes that a node names itself, not by what it is made of."""
     if isinstance(n, str):
         return (n,)
@@ -157,9 +157,7 @@ class _Equations:
         self.indices = places(program)
         for s in reversed(program.statements):  # and what those are made of
             if s.name in self.indices and s.name not in self.given:
-                self.indices |= reads(
-                    s.value.args[1] if isinstance(s.value, Call) and s.value.fn == "where" else s.value
-                )
+                self.indices |= reads(_chosen(s.value) or s.value)
         self.made_indices: dict[str, Assign] = {}  # those that are not given, said where something is read at them
         self.made: list[Assign] = []
         self.returned: list[str] = []
@@ -229,14 +227,12 @@ class _Equations:
         own = {axis for axis, slot in zip(s.axes, s.slots, strict=True) if axis == slot}
         others = [(axis, slot) for axis, slot in zip(s.axes, s.slots, strict=True) if axis != slot]
         moved = [a for a in dict.fromkeys(axes_along(slot for _, slot in others)) if a not in own]
-        moved += [a for a in node_axes(s.value) if a not in (*own, *moved)]
         names = {a: a + "'" * 5 if a in s.axes else a for a in moved}
         value = with_axes(self.number(s.value), names)
         asked = [c for axis, slot in others for c in self.at_place(with_axes(slot, names), axis)]
         if asked:
             value = Call("where", (_all(asked), value, NOTHING[s.kind]))
-        kind = "sum" if s.kind == "put" else s.kind
-        return Reduce(kind, tuple(names.values()), value) if moved else value
+        return Reduce(s.kind, tuple(names.values()), value) if moved else value  # "put" is made in backends alone
 
     def at_place(self, slot: Index, axis: str) -> list[Node]:
         """The conditions that a slot is a place of an axis."""
@@ -327,7 +323,7 @@ def _groups(statements: Iterable[Statement]) -> Iterator[list[Statement]]:
 def _apart(s: Assign) -> Assign:
     """An equation that reads parts of an axis over axes for the parts: `f.y[(h, k)] = x[h, k]`."""
     parts = {n.whole: n.lengths for n in walk(s.value) if isinstance(n, PartOf) and isinstance(n.whole, str)}
-    taken = {*axes_along(s.axes), *(a for n in walk(s.value) for a in _own_axes(n))}
+    taken = {*axes_along(s.axes), *(a for n in walk(s.value) for a in own_axes(n))}
     merges: dict[str, Index] = {}
     for whole, lengths in parts.items():
         own: list[str] = []

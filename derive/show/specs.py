@@ -9,10 +9,12 @@ from sympy import Expr, Mul
 
 from derive.ir.equations import Op, Operand
 from derive.ir.nodes.leftovers import without_unread
-from derive.ir.nodes.walking import index_axes, walk
-from derive.ir.program import AxisValue, Program, Reduce, SizeOf, base
+from derive.ir.nodes.walking import walk
+from derive.ir.program import Program, SizeOf, base
 from derive.ir.terms.axes import PACK_NAME, Axis, Size
-from derive.notation.printed import Printable, spec_file
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At
+from derive.notation.printed import Printable, own_axes, spec_file
 from derive.pipeline import Derivation
 
 
@@ -21,21 +23,13 @@ def specs(d: Derivation) -> str:
     return spec_file((backward(d), gradients(d)), fixed(d.named))
 
 
-def forward(d: Derivation) -> Printable:
-    """`NAME_forward`: the outputs, and what is made to be kept of real numbers."""
-    made = {s.name for s in d.forward.statements} - {e.name for e in d.named.equations if e.target.is_integer}
-    returns = tuple(n for n in d.forward.returns if n in made)
-    program = without_unread(replace(d.forward, name=f"{d.op.name}_forward", returns=returns))
-    return Printable(program, d.op.operands, _lengths(d.named))
-
-
 def backward(d: Derivation) -> Printable:
     """`NAME_backward`: from cotangents and saved tensors, and inputs that only tell a length, to the gradients."""
     program = replace(d.backward, name=f"{d.op.name}_backward")
     operands = [_operand(d, name, axes) for name, axes in program.given]
     operands += [o for o in d.op.operands if o.name in program.scalars]
     operands += _telling(d.op, {base(a) for o in operands for a in map(str, o.axes)}, _axes(program, operands))
-    return Printable(program, tuple(operands), _lengths(d.named))
+    return Printable(program, tuple(operands), lengths(d.named))
 
 
 def gradients(d: Derivation) -> Printable:
@@ -49,7 +43,7 @@ def gradients(d: Derivation) -> Printable:
         statements=(*d.forward.statements, *d.backward.statements),
     )
     operands = (*d.op.operands, *(_operand(d, name, axes) for name, axes in theirs))
-    return Printable(without_unread(program), operands, _lengths(d.named))
+    return Printable(without_unread(program), operands, lengths(d.named))
 
 
 def _operand(d: Derivation, name: str, axes: tuple[str, ...]) -> Operand:
@@ -59,7 +53,8 @@ def _operand(d: Derivation, name: str, axes: tuple[str, ...]) -> Operand:
         return replace(known, assumed=None)
     over = None
     if made is not None and made.target.is_integer:
-        of = d.op.operand(str(made.body.args[1].args[0])) if made.body.args else None
+        chosen = made.body.args[1] if isinstance(made.body, Where) else made.body
+        of = d.op.operand(chosen.name) if isinstance(chosen, At) else None
         over = of.ranges_over if of is not None else made.axes[0]
     mask = any(s.label == name and s.element == "mask" for s in d.saved)
     kind = "constant" if mask else "tensor" if over is None else "index"
@@ -79,12 +74,9 @@ def _telling(op: Op, known: set[str], used: Iterable[str]) -> Iterator[Operand]:
 
 def _axes(program: Program, operands: Iterable[Operand]) -> set[str]:
     """The axes that a program names, and those of their lengths."""
-    found = {o.ranges_over.base for o in operands if o.ranges_over is not None}
-    for s in program.statements:
-        for n in (m for part in (s.value, *s.axes, *s.slots) for m in walk(part)):
-            own = n.axes if isinstance(n, Reduce) else (n.axis,) if isinstance(n, AxisValue | SizeOf) else ()
-            found |= {base(a) for a in (*own, *(index_axes(n) if not isinstance(n, Reduce) else ()))}
-    return found
+    parts = (part for s in program.statements for part in (s.value, *s.axes, *s.slots))
+    names = (a for part in parts for n in walk(part) for a in ((n.axis,) if isinstance(n, SizeOf) else own_axes(n)))
+    return {o.ranges_over.base for o in operands if o.ranges_over is not None} | set(map(base, names))
 
 
 def fixed(op: Op) -> dict[str, int]:
@@ -92,12 +84,12 @@ def fixed(op: Op) -> dict[str, int]:
     return {r.axis.base: r.axis.fixed for r in op.sizes if r.axis.fixed is not None}
 
 
-def _lengths(op: Op) -> dict[str, Expr]:
+def lengths(op: Op) -> dict[str, Expr]:
     """The lengths that no input is asked for, and those that inputs must have."""
-    lengths = {r.axis.base: r.formula for r in op.sizes if r.formula is not None and r.axis.fixed is None}
+    found = {r.axis.base: r.formula for r in op.sizes if r.formula is not None and r.axis.fixed is None}
     for r in op.requirements:
         if r.relation == "==" and isinstance(r.left, Size):
-            known = {Size(Axis(a)): n for a, n in lengths.items()}
-            lengths |= {} if r.right.xreplace(known).has(r.left) else {r.left.axis.base: r.right}
+            known = {Size(Axis(a)): n for a, n in found.items()}
+            found |= {} if r.right.xreplace(known).has(r.left) else {r.left.axis.base: r.right}
     merged = {name: Mul(*map(Size, axes)) for name, axes in op.merged.items()}
-    return {a: n for a, n in (lengths | merged).items() if a != PACK_NAME}
+    return {a: n for a, n in (found | merged).items() if a != PACK_NAME}

@@ -50,8 +50,8 @@ def _stated(
     """That what the body says of an axis is a length, and that of an input."""
     for axis, length in said.items():
         own = [o.name for o in operands if axis in o.axes]
-        readers = [e.name for e in equations if any(at.name in own for at in e.reads)]
-        reader = next(iter([*readers, *(e.name for e in equations if e.given)]), "")
+        first = next((k for k, e in enumerate(equations) if any(at.name in own for at in e.reads)), 0)
+        reader = next((e.name for e in equations[first:] if e.given), "")
         top, bottom = fraction(length)
         if bottom != 1:
             yield Requirement(reader, str(top), top, "%", bottom)
