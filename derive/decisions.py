@@ -71,10 +71,6 @@ SMALL_SUM = 16
 """How many times fewer elements a sum has than what it adds up, to be small; of a table that no operand or output
 is as large as, several times more."""
 
-MULTIPLES = 2
-"""How many times as large as the table the gradients may be together: at equal lengths, those of q and k."""
-
-
 # --- how far a search goes -------------------------------------------------------------------------------------
 
 MOST_TERMS = 5

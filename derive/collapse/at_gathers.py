@@ -15,9 +15,9 @@ from sympy import Expr
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Concat, Placed
-from derive.ir.terms.elements import At, Delta, Tensor, at_index, reads_of
+from derive.ir.terms.elements import At, Delta, Tensor, reads_of
 from derive.ir.terms.indices import Merge
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 
 def at_gathers(op: Op) -> Op:
@@ -87,7 +87,7 @@ def _with_inner(op: Op, equation: Equation, gathered: set[Axis]) -> tuple[Expr, 
         source = op.equation(one.name)
         assert source is not None
         for at in (at for at in own if at.name == one.name):
-            body = body.xreplace({at: at_index(source.body, source.axes, at.index)})
+            body = body.xreplace({at: source.at(at.index)})
         readers.update(n for n in {at.name for at in source.reads} if n not in {a.name for a in equation.reads})
         readers.subtract({at.name for at in source.reads})
         inner.add(one.name)
@@ -115,8 +115,7 @@ def _with_views(op: Op, body: Expr, moved: set[Axis]) -> tuple[Expr, list[Equati
         if not any(free_axes(i) & moved and not _may_be_put_in(i) for i in at.index):
             continue
         axes = tuple(dict.fromkeys(a for i in at.index for a in _axes(i)))
-        name = free_name(f"{at.name}_at", taken)
-        taken.add(name)
+        name = new_name(f"{at.name}_at", taken)
         views.append(Equation(Tensor(name), axes, at, given=False))
         body = body.xreplace({at: At(views[-1].target, *axes)})
     return body, views

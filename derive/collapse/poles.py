@@ -31,7 +31,7 @@ class _Known:
     def definition(self, at: At) -> Expr | None:
         """What an element is at its place, where an equation says it by elements alone."""
         e = self.op.equation(at.name)
-        return at_index(e.body, e.axes, at.index) if e is not None and e.kind is None and e.is_plain else None
+        return e.at(at.index) if e is not None and e.kind is None and e.is_plain else None
 
 
 @dataclass(frozen=True)

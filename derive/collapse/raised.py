@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from sympy import Expr, Mul, S
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.axes import Axis
 from derive.ir.terms.choices import Where
-from derive.ir.terms.elements import At, Delta, at_index
+from derive.ir.terms.elements import At, Delta
 from derive.ir.terms.functions import is_zero, power
 
 Bases = Mapping[str, Equation]
@@ -32,7 +32,7 @@ def raised(value: Expr, known: Bases) -> tuple[Expr, tuple[str, ...]]:
                 rest = Mul(*(g for g in product.args if g is not f))
                 if exponent is None or not _is_slope(f, slope, exponent, rest):
                     continue
-                ways = ((r, b) for r in (rest, _at_deltas(rest)) for b in (base, _in_full(base, known)))
+                ways = ((r, b) for r in (rest, _at_deltas(rest)) for b in (base, _named(base, known)))
                 left = next((left for r, b in ways if (left := _divided(r, b)) is not None), None)
                 if left is not None:
                     used[f"{base} is what the power {slope} is of"] = None
@@ -59,10 +59,8 @@ def _is_slope(f: Expr, slope: power, exponent: Expr, rest: Expr) -> bool:
     return isinstance(f, Where) and f.args[:2] == (is_zero(exponent), S.Zero) and slope in Mul.make_args(f.args[2])
 
 
-def _in_full(base: Expr, known: Bases) -> Expr:
-    if not isinstance(base, At) or base.name not in known:
-        return base
-    return at_index(known[base.name].body, known[base.name].axes, base.index)
+def _named(base: Expr, known: Bases) -> Expr:
+    return inline(base, known) if isinstance(base, At) else base
 
 
 def _at_deltas(product: Expr) -> Expr:

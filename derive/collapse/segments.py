@@ -16,7 +16,7 @@ from sympy import S
 from derive.adjoint.chain_rule import Adjoint, Contribution, Stepwise
 from derive.collapse.chain import is_alias, is_broadcast
 from derive.ir.terms.elements import Tensor, tensor_names
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 LONGEST = 6
 """Adjoints in a stretch before it is cut at the next adjoint that everything passes through."""
@@ -167,8 +167,7 @@ def _added_up(
                 groups.setdefault(max(there, default=-1 - k // LONGEST), []).append(one)
             own = []
             for where, contributions in groups.items():
-                name = free_name(f"{adjoint.target.name}_part", taken)
-                taken.add(name)
+                name = new_name(f"{adjoint.target.name}_part", taken)
                 part = replace(
                     adjoint, of=name, target=Tensor(name), contributions=tuple(contributions), cotangent=None
                 )

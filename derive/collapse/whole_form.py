@@ -21,7 +21,6 @@ from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
     Found,
     by_adjoints,
-    by_factors,
     by_what_adjoints_are,
     is_partly,
     matrix_products,
@@ -30,12 +29,11 @@ from derive.collapse.reassociate import (
 )
 from derive.collapse.saving import Policy, with_kept
 from derive.collapse.sums_named import sums_named
-from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
+from derive.collapse.sums_of_adjoints import sums_of_adjoints
 from derive.collapse.sums_of_multiples import sums_of_multiples
 from derive.collapse.supports import of_definition, reason_of, without_masks
 from derive.collapse.together import Whole, cheapest, merged, priced
 from derive.ir.algebra import normal
-from derive.ir.equations import Op
 from derive.ir.matching import match
 from derive.ir.terms.elements import At, Tensor, tensor_names
 from derive.ir.terms.reductions import Sigma
@@ -120,7 +118,7 @@ def _in_another_order(
         ways += [(s, way) for way in by_adjoints(s, forward, made)]
         if not any(is_partly(s, d.value) for d in found.definitions):
             ways += [(s, way) for way in by_what_adjoints_are(s, made, within)]
-    return ways + [(s, by) for s, way in ways for by in by_factors(way, steps.op, made)]
+    return ways
 
 
 _Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
@@ -173,12 +171,11 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
     out: list[Candidate] = []
     named: list[tuple[At, Definition]] = []
     lefts = {a.target.name: a.left for a in steps.adjoints}
-    made = [(lefts[d.name], d) for part in parts for d in part.definitions]
     for i, part in enumerate(parts):
         others = [d for p in (*out, *parts[i + 1 :]) for d in p.definitions]
         allowed = divisors(steps) | {n for d in part.definitions for n in divided_by(d.value)}
         for k, definition in enumerate(part.definitions):
-            for value, reason in _as_sums(definition, named, made, steps.op):
+            for value, reason in sums_of_adjoints(definition, named):
                 changed = (*part.definitions[:k], replace(definition, value=value), *part.definitions[k + 1 :])
                 names = tuple(d.name for d in changed)
                 before, kept = (with_kept(steps, list(ds), names, policy=policy) for ds in (part.definitions, changed))
@@ -190,19 +187,6 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
             named.append((lefts[definition.name], part.definitions[k]))
         out.append(part)
     return out
-
-
-def _as_sums(
-    definition: Definition, named: list[tuple[At, Definition]], made: list[tuple[At, Definition]], op: Op
-) -> Iterator[tuple[Expr, str]]:
-    """A definition as a sum of adjoints that have names, or of their products with what the forward has at hand."""
-    yield from sums_of_adjoints(definition, named)
-    forward = products_of(op)
-    products = [e.left for e in op.equations if e.name in forward]
-    for value, reason in weighted_sums_of_adjoints(definition, named, products):
-        for s in sorted(value.atoms(Sigma), key=lambda s: s.sort_key()):
-            for way, why in by_adjoints(s, forward, made):
-                yield value.xreplace({s: way}), f"{reason}; {why}"
 
 
 def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candidate]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from sympy import Add, Expr, Mul
 
 from derive.ir.algebra import normal
-from derive.ir.equations import Equation, Op
-from derive.ir.terms.elements import At, at_index
+from derive.ir.equations import Equation, Op, inline
+from derive.ir.terms.elements import At
 
 Wholes = dict[str, Equation]
 """The equations that are sums, by name."""
@@ -48,6 +48,5 @@ def _full_sets(value: Expr, known: Wholes) -> Iterator[tuple[str, Expr]]:
 def _parts(whole: Expr, known: Wholes) -> tuple[Expr, ...]:
     """The terms of a sum that stands as it is, or under a name."""
     if isinstance(whole, At) and whole.name in known:
-        equation = known[whole.name]
-        return Add.make_args(normal(at_index(equation.body, equation.axes, whole.index)))
+        return Add.make_args(normal(inline(whole, known)))
     return whole.args if isinstance(whole, Add) else ()

@@ -17,10 +17,11 @@ from derive.contract.masked_sums import as_product
 from derive.decisions import ALL_ORDERS, GAIN
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.substituting import axes_of, put
-from derive.ir.nodes.walking import node_axes, reads, rebuilt, uses, walk
+from derive.ir.nodes.substituting import axes_of
+from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.ir.program import (
     COMPARISONS,
     Arithmetic,
@@ -35,7 +36,7 @@ from derive.ir.program import (
     Window,
     base,
 )
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 
 def pairwise(program: Program, nominal: Nominal) -> Program:
@@ -70,10 +71,10 @@ def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tup
         trial.within(s.value)
     shared = frozenset(key for key, count in trial.uses.items() if count + (key in trial.whole) > 1)
     orders = _Orders(nominal, program.names, halved, shared, given)
-    out = orders.statements(program)
+    out = replace(program, statements=tuple(orders.statements(program)))
     for name in orders.named:
-        out = _inlined(name, out)
-    return check(replace(program, statements=tuple(out))), orders.cost
+        out = inline(out.assigned[name], out) or out
+    return check(out), orders.cost
 
 
 def _in_common(program: Program) -> frozenset[Key]:
@@ -89,20 +90,6 @@ def _in_common(program: Program) -> frozenset[Key]:
                     key = groups.key(subset)
                     count[key] = count.get(key, 0) + 1
     return frozenset(key for key, times in count.items() if times > 1)
-
-
-def _inlined(name: str, statements: list[Statement]) -> list[Statement]:
-    """The statements without one of ours that only a single other reads, and not inside a sum: it is written there."""
-    made = next(s for s in statements if s.name == name)
-    read = Read(made.name, made.axes)
-    found = uses(name, statements)
-    if len(found) != 1 or found[0][1] != read:
-        return statements
-    ((reader, _),) = found
-    if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)):
-        return statements
-    value = put(reader.value, read, made.value)
-    return [replace(s, value=value) if s is reader else s for s in statements if s is not made]
 
 
 @dataclass
@@ -213,8 +200,7 @@ class _Orders:
         names = [n for f in factors for n in sorted(reads(f))]
         stem = "_".join(dict.fromkeys(names))
         stem = stem if len(stem) <= 24 else "_".join(["part", *dict.fromkeys(names)][:3])
-        name = free_name(stem, self.taken, "_")
-        self.taken.add(name)
+        name = new_name(stem, self.taken, "_")
         return name
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from derive.contract.divided_factors import as_product
 from derive.contract.opened_sums import Known
-from derive.facts.costs.cost import work_and_names
+from derive.facts.costs.cost import cheaper
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied, quotient, signless, to_the, whole_power
 from derive.ir.nodes.distances import weighed_apart
@@ -23,7 +23,7 @@ from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.other_axes import plain_by_axes, value_at
 from derive.ir.nodes.products import by_axes, fraction, is_of_differences, is_outer_difference, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt
+from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, with_sums
 from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, SizeOf
 
 
@@ -53,14 +53,8 @@ def _differences(program: Program) -> Known:
 
 def _changed(program: Program, nominal: Nominal, weighted: Callable[[Reduce], Node]) -> Program:
     """The program with its sums changed, where that is less work."""
-
-    def within(node: Node) -> Node:
-        node = rebuilt(node, within)
-        is_sum = isinstance(node, Reduce) and node.kind in ("sum", "mean")
-        return weighted(node) if is_sum else node  # type: ignore[arg-type]
-
-    changed = _put_back(without_unread(check(program.with_values(within))), _differences(program))
-    return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
+    changed = _put_back(without_unread(check(with_sums(program, weighted))), _differences(program))
+    return cheaper(program, changed, nominal)
 
 
 def _put_back(program: Program, known: Known) -> Program:

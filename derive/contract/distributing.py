@@ -10,60 +10,32 @@ from dataclasses import replace
 from fractions import Fraction
 
 from derive.contract.opened_sums import is_product
-from derive.facts.costs.cost import node_work, work_and_names
+from derive.facts.costs.cost import cheaper, node_work
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied, signed_terms, to_the, whole_power
-from derive.ir.nodes.other_axes import plain, value_at
+from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.products import is_tensor, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.substituting import put
-from derive.ir.nodes.walking import node_axes, rebuilt, uses, walk
-from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter
+from derive.ir.nodes.walking import bottom_up, node_axes
+from derive.ir.program import Assign, Call, Node, Num, Program
 
 
 def distributed(program: Program, nominal: Nominal) -> Program:
     """The same program, with small factors inside the sums that they multiply where that is less work."""
     best = _everywhere(program, nominal)
     for s in program.statements:
-        if isinstance(s, Assign) and is_product(s) and (apart := written_where_read(s, best)) is not None:
+        if isinstance(s, Assign) and is_product(s) and (apart := inline(s, best)) is not None:
             changed = _everywhere(apart, nominal)
-            if changed != apart and work_and_names(changed, nominal) < work_and_names(best, nominal):
-                best = changed
+            best = cheaper(best, changed, nominal) if changed != apart else best
     return check(best)
 
 
 def _everywhere(program: Program, nominal: Nominal) -> Program:
-    return program.with_values(lambda value: _within(value, nominal))
-
-
-def written_where_read(made: Assign, program: Program) -> Program | None:
-    """The program without a product that is read once, and not to be summed: it is written there."""
-    found = uses(made.name, program.statements)
-    if (
-        len(found) != 1
-        or made.name in program.returns
-        or any(s.name == made.name for s in program.statements if s != made)
-    ):
-        return None
-    ((reader, read),) = found
-    if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)) or isinstance(reader, Scatter):
-        return None
-    if made.axes != read.index and not _may_stand_elsewhere(made):
-        return None
-    value = put(reader.value, read, made.value if made.axes == read.index else value_at(made, read.index))
-    statements = (replace(s, value=value) if s == reader else s for s in program.statements if s != made)
-    return replace(program, statements=tuple(statements))
-
-
-def _may_stand_elsewhere(made: Assign) -> bool:
-    """Whether a value may be had at other indices: it asks no axis for its places, nor has a merged one."""
-    axes = [*made.axes, *(i for n in walk(made.value) if isinstance(n, Read) for i in n.index)]
-    return plain(made.value) and all(isinstance(i, str) for i in axes)
+    return program.with_values(lambda value: bottom_up(value, lambda n: _within(n, nominal)))
 
 
 def _within(node: Node, nominal: Nominal) -> Node:
-    """The node, with every product in it distributed where that is less work."""
-    node = rebuilt(node, lambda n: _within(n, nominal))
+    """The node, distributed where it is a product for which that is less work."""
     if not isinstance(node, Call):
         return node
     factors = product_factors(node)

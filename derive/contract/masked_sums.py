@@ -7,29 +7,28 @@ And `sum(where(u <= t, dy[n, t] * x[n, u], 0), over=n)` is `where(u <= t, sum(dy
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from derive.ir.nodes.arithmetic import ZERO, multiplied
 from derive.ir.nodes.products import by_axes, is_matrix_product, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import node_axes, reads, rebuilt
+from derive.ir.nodes.walking import node_axes, reads, with_sums
 from derive.ir.program import Call, Node, Program, Reduce
 
 
 def before_masks(program: Program) -> Program:
     """The same program, with shared factors before the masks of its sums."""
-    return check(_in_sums(program, _shared_first))
+    return check(with_sums(program, _shared_first))
 
 
 def with_masked_products(program: Program) -> Program:
     """The same program, with the choice made in one factor of every sum that is then a product of matrices."""
-    return _in_sums(program, as_product)
+    return with_sums(program, as_product)
 
 
 def after_sums(program: Program) -> Program:
     """The same program, with the choices of its sums after what is summed over axes that their conditions lack."""
-    return check(_in_sums(program, _choice_last))
+    return check(with_sums(program, _choice_last))
 
 
 def _choice_last(node: Reduce) -> Node:
@@ -79,16 +78,6 @@ def as_product(node: Reduce) -> Reduce:
         if is_matrix_product(product):
             return product
     return node
-
-
-def _in_sums(program: Program, change: Callable[[Reduce], Node]) -> Program:
-    """The program with every reduction changed, inner ones first."""
-
-    def within(node: Node) -> Node:
-        node = rebuilt(node, within)
-        return change(node) if isinstance(node, Reduce) else node
-
-    return program.with_values(within)
 
 
 def _shared_first(node: Reduce) -> Node:

@@ -17,7 +17,7 @@ from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.other_axes import plain, plain_but_windows, value_at, with_axes
 from derive.ir.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk
+from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, reads, uses, walk, with_sums
 from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, base
 
 
@@ -57,12 +57,7 @@ def _written_where_summed(made: Assign, program: Program) -> Program | None:
     changed = program.added_to & (reads(made.value) | {made.name})
     if made.name in program.returns or changed or not all(by_axes_once(read) for _, read in found):
         return None
-
-    def within(node: Node) -> Node:
-        node = rebuilt(node, within)
-        return _with_value(node, made) if isinstance(node, Reduce) and node.kind in ("sum", "mean") else node
-
-    written = program.with_values(within)
+    written = with_sums(program, lambda node: _with_value(node, made))
     return None if uses(made.name, written.statements) else check(without_unread(written))
 
 

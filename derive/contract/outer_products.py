@@ -7,14 +7,14 @@ With `m[n, o, i] = s[n, i] * w[o, i]`, `sum(m[n, o, i]**2, over=i)` is `sum(s[n,
 from __future__ import annotations
 
 from derive.contract.opened_sums import Known, is_product
-from derive.facts.costs.cost import work_and_names
+from derive.facts.costs.cost import cheaper
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import multiplied, to_the, whole_power
 from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.other_axes import plain, value_at
 from derive.ir.nodes.products import by_axes, is_matrix_product, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import node_axes, rebuilt
+from derive.ir.nodes.walking import node_axes, with_sums
 from derive.ir.program import Node, Program, Read, Reduce
 
 _Powers = dict[Node, int]
@@ -23,13 +23,8 @@ _Powers = dict[Node, int]
 def through_outer_products(program: Program, nominal: Nominal) -> Program:
     """The same program, with sums of the factors of such products where that is less work."""
     products = {n: s for n, s in program.assigned.items() if is_product(s)}
-
-    def within(node: Node) -> Node:
-        node = rebuilt(node, within)
-        return _by_factors(node, products) if isinstance(node, Reduce) else node
-
-    changed = without_unread(check(program.with_values(within)))
-    return changed if work_and_names(changed, nominal) < work_and_names(program, nominal) else program
+    changed = without_unread(check(with_sums(program, lambda node: _by_factors(node, products))))
+    return cheaper(program, changed, nominal)
 
 
 def _by_factors(node: Reduce, products: Known) -> Node:

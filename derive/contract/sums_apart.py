@@ -19,17 +19,14 @@ from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms, summed, whole_power
 from derive.ir.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors, weighed_terms
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk
+from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk, with_sums
 from derive.ir.program import Call, Index, Node, Num, Program, Read, Reduce, SizeOf, Window
 
 
 def sums_apart(program: Program, nominal: Nominal) -> Program:
     """The same program, with a matrix product for every term of a sum where that is less work."""
 
-    def within(node: Node) -> Node:
-        node = rebuilt(node, within)
-        if not isinstance(node, Reduce) or node.kind not in ("sum", "mean"):
-            return node
+    def within(node: Reduce) -> Node:
         total = replace(node, kind="sum")
         divided = with_divided_factors(total)
         spread = with_divided_factors(replace(total, body=added(_terms(total.body))))
@@ -41,7 +38,7 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
             return best if node.kind == "sum" else node
         return mean_of(best, [SizeOf(a) for a in node.axes])
 
-    return check(program.with_values(within))
+    return check(with_sums(program, within))
 
 
 def mean_of(total: Node, sizes: list[Node]) -> Node:

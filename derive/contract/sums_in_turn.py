@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from derive.ir.nodes.arithmetic import multiplied
-from derive.ir.nodes.naming import name_of
+from derive.ir.nodes.naming import new_name_of
 from derive.ir.nodes.other_axes import plain
 from derive.ir.nodes.products import is_matrix_product, is_of_differences, is_tensor, is_weighted, product_factors
 from derive.ir.nodes.soundness import check
@@ -29,8 +29,7 @@ def sums_in_turn(program: Program) -> Program:
             inner = _inner(node)
             if inner is None:
                 continue
-            made = Assign(name_of(inner, taken), axes_of(inner), inner)
-            taken.add(made.name)
+            made = Assign(new_name_of(inner, taken), axes_of(inner), inner)
             out.append(made)
             s = replace(s, value=put(s.value, node, _outer(node, inner, Read(made.name, made.axes))))
         out.append(s)

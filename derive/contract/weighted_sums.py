@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from derive.contract.distributing import written_where_read
 from derive.contract.opened_sums import Known, Opened, common, is_product, opened
 from derive.facts.costs.cost import work_and_names
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import ONE, multiplied
+from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.naming import name_of
 from derive.ir.nodes.other_axes import plain, with_axes
@@ -140,5 +140,5 @@ def _put(program: Program, new: Mapping[Reduce, Node], made: tuple[Assign, ...])
     for product in _products(changed).values():
         now, before = (len(uses(product.name, p.statements)) for p in (changed, program))
         if now < before:  # it was named for the sums as well
-            changed = written_where_read(product, changed) or changed
+            changed = inline(product, changed) or changed
     return check(changed)

@@ -6,7 +6,7 @@ An equation is pointwise, or one reduction of a pointwise body times a scale wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from sympy import Add, Basic, Expr, Mul, Pow, S, exp
 
 from derive.ir.display import display
 from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
-from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
+from derive.ir.terms.elements import At, Scalar, Tensor, at_index, reads_of
 from derive.ir.terms.indices import Merge
 from derive.ir.terms.names import free_name
 from derive.ir.terms.reductions import Reduce
@@ -122,6 +122,10 @@ class Equation:
     @property
     def left(self) -> At:
         return At(self.target, *self.index)
+
+    def at(self, index: Sequence[Expr]) -> Expr:
+        """The body at another index than the axes on the left."""
+        return at_index(self.body, self.axes, index)
 
     @property
     def right(self) -> Expr:
@@ -281,6 +285,11 @@ class Op:
         lines = [f"{self.name}({', '.join(map(str, self.operands))})"]
         lines += [f"  {e}" for e in self.equations]
         return "\n".join([*lines, f"  return {', '.join(self.outputs)}"])
+
+
+def inline(value: Expr, equations: Mapping[str, Equation]) -> Expr:
+    """The value with what these equations say in the place of their tensors."""
+    return value.xreplace({at: equations[at.name].at(at.index) for at in value.atoms(At) if at.name in equations})
 
 
 # --- what is known of signs --------------------------------------------------------------------------------

@@ -11,7 +11,16 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import axes_along, by_axes_once, children, node_axes, places, reads, rebuilt, walk
+from derive.ir.nodes.walking import (
+    axes_along,
+    by_axes_once,
+    children,
+    node_axes,
+    places,
+    reads,
+    top_down,
+    walk,
+)
 from derive.ir.program import Assign, Index, Merged, Node, Program, Read, Reduce, Statement, Window, base
 
 Order = tuple[int, ...]
@@ -103,10 +112,8 @@ def _scopes(node: Node, inside: bool) -> Iterator[tuple[bool, list[Node | Index]
 def _turned(s: Statement, name: str, order: Order) -> Statement:
     """The statement with the axes of one tensor in another order, where it is made and where it is read."""
 
-    def within(node: Node) -> Node:
-        if isinstance(node, Read) and node.name == name:
-            return Read(name, tuple(node.index[k] for k in order))
-        return rebuilt(node, within)
+    def turned(n: Node) -> Node | None:
+        return Read(name, tuple(n.index[k] for k in order)) if isinstance(n, Read) and n.name == name else None
 
-    s = replace(s, value=within(s.value))
+    s = replace(s, value=top_down(s.value, turned))
     return replace(s, axes=tuple(s.axes[k] for k in order)) if isinstance(s, Assign) and s.name == name else s

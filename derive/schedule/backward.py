@@ -20,7 +20,7 @@ from derive.ir.terms.axes import Axis, free_axes, sorted_axes
 from derive.ir.terms.elements import At, Delta, Tensor, reads_of
 from derive.ir.terms.functions import power
 from derive.ir.terms.indices import Merge
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.reductions import Reduce as SpecReduce
 from derive.ir.terms.reductions import Sigma, has_sums
 from derive.schedule.at_places import value_at_places
@@ -127,8 +127,7 @@ class _Builder:
 
     def apart(self, d: Definition, scatters: list[Scatter]) -> Expr:
         """Scatters of places that meet, onto zeros of their own, which are read beside the rest."""
-        name = free_name(f"{d.name}_scattered", self.taken)
-        self.taken.add(name)
+        name = new_name(f"{d.name}_scattered", self.taken)
         for k, s in enumerate(scatters):
             self.statements.append(replace(s, name=name, onto=name if k else None))
         return At(Tensor(name), *d.axes)
@@ -193,8 +192,7 @@ class _Builder:
 
     def fresh_name(self, expr: Expr) -> str:
         stem = stem_of_sum(expr)
-        name = free_name(stem, self.taken, "_")
-        self.taken.add(name)
+        name = new_name(stem, self.taken, "_")
         self.stems[name] = stem
         return name
 

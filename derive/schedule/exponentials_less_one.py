@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import rebuilt
+from derive.ir.nodes.walking import bottom_up
 from derive.ir.program import Call, Node, Program
 
 
 def exponentials_less_one(program: Program) -> Program:
     """The same program with every such difference as one function."""
-    changed = tuple(replace(s, value=_changed(s.value)) for s in program.statements)
-    return check(replace(program, statements=changed))
+    return check(program.with_values(lambda value: bottom_up(value, _changed)))
 
 
 def _changed(node: Node) -> Node:
-    node = rebuilt(node, _changed)
     if isinstance(node, Call) and node.fn == "sub":
         first, second = node.args
         if second == ONE and isinstance(first, Call) and first.fn == "exp":

@@ -11,7 +11,7 @@ from typing import Any
 
 from derive.ir.nodes.other_axes import with_axes
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import axes_along, node_axes, rebuilt, walk
+from derive.ir.nodes.walking import axes_along, node_axes, top_down, walk
 from derive.ir.program import (
     Assign,
     Call,
@@ -118,6 +118,4 @@ def _reads(s: Assign | Scatter) -> list[Read]:
 
 def _by_parts(node: Node, axis: str, parts: tuple[str, ...]) -> Node:
     """The node with the parts of an axis under their own names, and the axis as these merged."""
-    if isinstance(node, Read):
-        return with_axes(node, {axis: Merged(parts)})
-    return rebuilt(node, lambda n: _by_parts(n, axis, parts))
+    return top_down(node, lambda n: with_axes(n, {axis: Merged(parts)}) if isinstance(n, Read) else None)

@@ -28,8 +28,6 @@ from derive.schedule.exponentials_less_one import exponentials_less_one
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
-from derive.schedule.merged_once import merged_once
-from derive.schedule.multiples import without_multiples
 from derive.schedule.numbers_on import numbers_on
 from derive.schedule.numbers_outside import numbers_outside
 from derive.schedule.one_choice import one_choice
@@ -37,7 +35,7 @@ from derive.schedule.opposites import opposites
 from derive.schedule.other_shares import other_shares
 from derive.schedule.own_pairs import without_what_cancels
 from derive.schedule.poles_met import with_poles_met
-from derive.schedule.products import by_named_products, common_products
+from derive.schedule.products import common_products
 from derive.schedule.share import share
 from derive.schedule.signs import one_sign
 
@@ -91,7 +89,6 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         numbers_outside,
         one_sign,
         numbers_on,
-        partial(without_multiples, nominal=lengths),
         common_quotients,
         common_products,
         one_sign,
@@ -101,10 +98,8 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         opposites,
         without_copies,
         partial(weighted_sums, nominal=lengths),
-        by_named_products,
         after_gathers,
         without_copies,
-        merged_once,
         exponentials_less_one,
         partial(in_order, written=written),
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from derive.ir.nodes.arithmetic import ONE, multiplied, number_apart, times
-from derive.ir.nodes.naming import name_of
+from derive.ir.nodes.naming import new_name_of
 from derive.ir.nodes.products import is_matrix_product, is_weighted, product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import axes_of, put
@@ -103,8 +103,7 @@ class _Named:
 
     def _made(self, value: Node) -> Read:
         """A value by a name of its own."""
-        made = Assign(name_of(value, self._taken), axes_of(value), value)
-        self._taken.add(made.name)
+        made = Assign(new_name_of(value, self._taken), axes_of(value), value)
         self.statements.append(made)
         return Read(made.name, made.axes)
 

@@ -15,8 +15,8 @@ from functools import reduce
 from derive.ir.nodes.products import is_matrix_product, is_outer_difference, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
-from derive.ir.nodes.walking import by_axes, kept, node_axes, rebuilt, walk
-from derive.ir.program import Assign, Call, Join, Node, Num, Program, Read, Reduce, Statement
+from derive.ir.nodes.walking import kept, node_axes, rebuilt, walk
+from derive.ir.program import Call, Join, Node, Num, Program, Reduce, Statement
 
 _TWO = Num(Fraction(2))
 
@@ -179,32 +179,3 @@ def _put_first(node: Node, common: tuple[Node, ...]) -> Node:
 
 def _times(a: Node, b: Node) -> Node:
     return Call("mul", (a, b))
-
-
-def by_named_products(program: Program) -> Program:
-    """The same program, with each product that has a name by it in later ones: `c * u` for `a * b * u`, `c = a * b`."""
-    out: list[Statement] = []
-    known: list[tuple[tuple[Node, ...], Read]] = []
-    for s in program.statements:
-        for factors, name in known:
-            s = replace(s, value=_put_name(s.value, factors, name))
-        out.append(s)
-        own = Read(s.name, s.axes) if isinstance(s, Assign) and s.name not in program.added_to else None
-        if own is not None and isinstance(s.value, Call) and by_axes(own):
-            factors = tuple(product_factors(s.value))
-            if len(factors) > 1 and len(_spanning(s.value)) == len(factors):
-                known.append((factors, own))
-    return check(replace(program, statements=tuple(out)))
-
-
-def _put_name(node: Node, factors: tuple[Node, ...], name: Read) -> Node:
-    """A node with the name of a product in its place in every larger one of tensors."""
-    if isinstance(node, Reduce) and is_matrix_product(node):
-        return node
-    if not isinstance(node, Call) or node.fn != "mul":
-        return rebuilt(node, lambda n: _put_name(n, factors, name))
-    own, left = Counter(product_factors(node)), Counter(factors)
-    if not left <= own:
-        return reduce(_times, [_put_name(f, factors, name) for f in product_factors(node)])
-    rest = list((own - left).elements())
-    return reduce(_times, [name, *(_put_name(f, factors, name) for f in rest)])

@@ -36,7 +36,7 @@ from derive.ir.program import (
     Statement,
     Window,
 )
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 
 def share(program: Program) -> Program:
@@ -54,8 +54,7 @@ def share(program: Program) -> Program:
         named = next((d for d in known if d.name not in added_to), None)
         if named is None:
             stem = _stem(node, statements)
-            named = Assign(free_name(stem, taken, "_"), _axes_beside(node, statements[first]), node)
-            taken.add(named.name)
+            named = Assign(new_name(stem, taken, "_"), _axes_beside(node, statements[first]), node)
             stems[named.name] = stem
         rest = []
         for s in statements[first:]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.contract.distributing import written_where_read
 from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.products import is_matrix_product
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import rebuilt, uses, walk
@@ -26,10 +26,10 @@ def one_sign(program: Program) -> Program:
     program = program.with_values(plain)
     for s in program.statements:
         if isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn == "neg" and _is_summand(s, program):
-            program = (written_where_read(s, program) or program).with_values(plain)
+            program = (inline(s, program) or program).with_values(plain)
     for s in program.statements:
         made = _negated_alone(s, program)
-        program = program if made is None else (written_where_read(made, program) or program).with_values(plain)
+        program = program if made is None else (inline(made, program) or program).with_values(plain)
     return check(program)
 
 

@@ -21,8 +21,11 @@ from typing import Any
 import derive
 
 ROOMS = ("rules", "adjoint", "contract", "schedule", "collapse")
-WHILE_RECORDED = ("derive.rules.index.filters", "derive.rules.index.read_forward", "derive.rules.splitting")
-"""Modules that work while a spec is recorded: the corpus is recorded once, so they are not asked."""
+NOT_ASKED = (
+    *("rules.index.filters", "rules.index.guards", "rules.index.read_forward", "rules.index.reached_places"),
+    *("rules.splitting", "rules.order", "schedule.order", "collapse.autograd", "collapse.saving", "collapse.typeset"),
+)
+"""Modules that work while a spec is recorded, once for all; lists of rules; what counts, keeps and typesets."""
 
 Absent = Callable[..., Any]
 
@@ -60,7 +63,8 @@ def _is_public(f: Any, module: ModuleType) -> bool:
     if not isinstance(plain, FunctionType) or plain.__name__.startswith("_"):
         return False
     home = plain.__module__
-    asked = home.startswith(tuple(f"derive.{room}" for room in ROOMS)) and home not in WHILE_RECORDED
+    inside = tuple(f"derive.{room}" for room in ROOMS)
+    asked = home.startswith(inside) and not home.startswith(tuple(f"derive.{name}" for name in NOT_ASKED))
     return asked and module.__name__ != home  # another module imports it
 
 

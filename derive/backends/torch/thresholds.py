@@ -17,9 +17,9 @@ from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.jumps import beyond, jump, one_of_three, step, step_between, weighed
 from derive.backends.torch.meeting import met
 from derive.backends.torch.or_nothing import gap_or_nothing, in_full, or_nothing
-from derive.contract.distributing import written_where_read
 from derive.facts.finite import Finite
 from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import by_axes_once, reads, rebuilt, uses
@@ -60,7 +60,7 @@ def _read_once(program: Program, before: Program) -> Program:
     for s in program.statements:
         is_product = isinstance(s, Assign) and isinstance(s.value, Call) and s.value.fn in ("mul", "div")
         if is_product and len(uses(s.name, before.statements)) > 1:
-            program = written_where_read(s, program) or program  # type: ignore[arg-type]
+            program = inline(s, program) or program  # type: ignore[arg-type]
     return program
 
 

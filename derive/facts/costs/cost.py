@@ -169,6 +169,11 @@ def work_and_names(program: Program, nominal: Nominal) -> float:
     return work(program, nominal) + naming(program, nominal)
 
 
+def cheaper(program: Program, other: Program, nominal: Nominal) -> Program:
+    """The other program where it is less work, names counted; else the first."""
+    return other if work_and_names(other, nominal) < work_and_names(program, nominal) else program
+
+
 def naming(program: Program, nominal: Nominal) -> float:
     """What it costs that tensors have names; of two forms with the same work it prefers the one with fewer."""
     return sum(NAMED * nominal.weighted(set(axes_along(s.axes))) for s in program.statements)

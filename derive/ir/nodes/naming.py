@@ -6,9 +6,9 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 
 from derive.ir.nodes.products import is_tensor
-from derive.ir.nodes.walking import reads, rebuilt, walk
+from derive.ir.nodes.walking import reads, top_down, walk
 from derive.ir.program import CONDITIONS, AxisValue, Call, Join, Node, Num, Read, Reduce, Scal, Scan, Shares, SizeOf
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import free_name, new_name
 
 _LONGEST = 24
 _NUMBERS = {"0": "zero", "1": "one", "2": "two", "1/2": "half"}
@@ -21,6 +21,11 @@ UNNAMED = "shared"
 def name_of(node: Node, taken: Container[str]) -> str:
     """What a node would be called, and no name that is taken."""
     return free_name(stem_of(node), taken, "_")
+
+
+def new_name_of(node: Node, taken: set[str]) -> str:
+    """As `name_of`, and taken from now on."""
+    return new_name(stem_of(node), taken, "_")
 
 
 def stem_of(node: Node) -> str:
@@ -64,11 +69,7 @@ def _apart(node: Node) -> Node:
     """The node with tensors that it reads in two ways under two names."""
     own = {n: (n.name, tuple(map(str, n.index))) for n in walk(node) if isinstance(n, Read)}
     known = labels(own.values())
-
-    def named(n: Node) -> Node:
-        return replace(n, name=known[own[n]]) if isinstance(n, Read) else rebuilt(n, named)
-
-    return named(node)
+    return top_down(node, lambda n: replace(n, name=known[own[n]]) if isinstance(n, Read) else None)
 
 
 def _at_places(node: Node) -> str:

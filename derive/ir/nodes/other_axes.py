@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, summed
-from derive.ir.nodes.walking import axes_along, index_axes, kept, node_axes, rebuilt, walk
+from derive.ir.nodes.walking import axes_along, index_axes, kept, node_axes, rebuilt, top_down, walk
 from derive.ir.program import (
     Arithmetic,
     Assign,
@@ -61,11 +61,9 @@ def value_at(made: Assign, index: Sequence[Index]) -> Node:
 def uncopied(node: Node) -> Node | None:
     """What is made of places alone with axes for their copies in sums, `k` for `k'`; None where it has two of one."""
     axes = node_axes(node)
-
-    def within(n: Node) -> Node:
-        return AxisValue(base(n.axis)) if isinstance(n, AxisValue) else rebuilt(n, within)
-
-    return within(node) if len({base(a) for a in axes}) == len(axes) else None
+    if len({base(a) for a in axes}) < len(axes):
+        return None
+    return top_down(node, lambda n: AxisValue(base(n.axis)) if isinstance(n, AxisValue) else None)
 
 
 def with_axes(n: Node | Index, names: Renaming, sizes: Mapping[str, str] = MappingProxyType({})) -> Any:

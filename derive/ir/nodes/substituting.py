@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from derive.ir.nodes.walking import axes_along, node_axes, reads, rebuilt, walk
+from derive.ir.nodes.walking import axes_along, node_axes, reads, rebuilt, top_down, walk
 from derive.ir.program import Index, Merged, Node, Read, Scatter, Statement, base
 from derive.ir.terms.axes import in_all_orders
 
@@ -56,8 +56,4 @@ def axes_of(node: Node) -> tuple[str, ...]:
 
 def put(node: Node, old: Node, new: Node) -> Node:
     """The node with every occurrence of `old` replaced; the very node where there is none."""
-
-    def within(n: Node) -> Node:
-        return new if n == old else rebuilt(n, within)
-
-    return within(node) if reads(old) <= reads(node) else node
+    return top_down(node, lambda n: new if n == old else None) if reads(old) <= reads(node) else node

@@ -97,6 +97,34 @@ def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
     return node
 
 
+def bottom_up(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with every node in it changed, inner ones first."""
+
+    def within(n: Node) -> Node:
+        return change(rebuilt(n, within))
+
+    return within(node)
+
+
+def top_down(node: Node, change: Callable[[Node], Node | None]) -> Node:
+    """The node with every node in it changed of which `change` makes another, whose parts are left as they are."""
+
+    def within(n: Node) -> Node:
+        changed = change(n)
+        return rebuilt(n, within) if changed is None else changed
+
+    return within(node)
+
+
+def with_sums(program: Program, change: Callable[[Reduce], Node]) -> Program:
+    """The program with every sum and mean in its values changed, inner ones first."""
+
+    def changed(n: Node) -> Node:
+        return change(n) if isinstance(n, Reduce) and n.kind in ("sum", "mean") else n
+
+    return program.with_values(lambda value: bottom_up(value, changed))
+
+
 @kept
 def reads(node: Node | Index) -> frozenset[str]:
     """The names of the tensors a node reads."""

@@ -1,4 +1,4 @@
-"""Names that are free."""
+"""Names that are free: what names something takes one."""
 
 from __future__ import annotations
 
@@ -10,4 +10,10 @@ def free_name(stem: str, taken: Container[str], before_number: str = "") -> str:
     name, number = stem, 2
     while name in taken:
         name, number = f"{stem}{before_number}{number}", number + 1
+    return name
+
+
+def new_name(stem: str, taken: set[str], before_number: str = "") -> str:
+    """As `free_name`, and taken from now on."""
+    taken.add(name := free_name(stem, taken, before_number))
     return name

@@ -18,7 +18,7 @@ from derive.facts.lengths.sizes import dimensions
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import At, Tensor
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.products import by_axes
 
 
@@ -42,8 +42,7 @@ def _apart(
     read = At(at.tensor, *(row if i == place else i for i in at.index))
     body = Mul(read, *inside)
     index = (row, *(a for a in e.axes if a in free_axes(body) - {row}))
-    target = Tensor(free_name(f"{at.name}_{'_'.join(dict.fromkeys(f.name for f in inside))}", taken, "_"))
-    taken.add(target.name)
+    target = Tensor(new_name(f"{at.name}_{'_'.join(dict.fromkeys(f.name for f in inside))}", taken, "_"))
     yield replace(e, target=target, index=index, body=body, given=False)
     there = At(target, *(place if i == row else i for i in index))
     yield replace(e, body=Mul(there, *outside), kind=None, over=())

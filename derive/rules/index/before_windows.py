@@ -14,7 +14,7 @@ from sympy import Abs, Add, Expr, Function, Mul, Piecewise, Pow, S, Tuple, cos, 
 from derive.facts.lengths.sizes import closed, dimensions, size_of
 from derive.ir.equations import Equation, Op, SizeRule
 from derive.ir.lowering import lower
-from derive.ir.nodes.naming import name_of
+from derive.ir.nodes.naming import new_name_of
 from derive.ir.terms.axes import Axis, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
@@ -98,10 +98,9 @@ class _Maker:
         body = rest.xreplace({at: At(at.tensor, *(dict(seen).get(i, i) for i in at.index)) for at in rest.atoms(At)})
         known = next((e for e in self.made if e.body == body), None)
         if known is None:
-            target = Tensor(name_of(lower.node(body), self.taken))
+            target = Tensor(new_name_of(lower.node(body), self.taken))
             index = _places(body)
             known = Equation(target, index, body, given=False)
-            self.taken.add(target.name)
             self.dims[target.name] = index
             self.made.append(known)
         there = {d: i for i, d in seen}

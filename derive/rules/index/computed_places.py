@@ -17,7 +17,7 @@ from derive.ir.terms.asked import Below, NotBelow
 from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Tensor
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 
 def requirements(op: Op) -> tuple[Requirement, ...]:
@@ -81,8 +81,7 @@ class Places:
             if e.body == body:
                 return At(e.target, *e.index)
         first = min(place.atoms(At), key=lambda at: at.sort_key())
-        target = Tensor(free_name(f"{first.name}_place", self.taken), integer=True)
-        self.taken.add(target.name)
+        target = Tensor(new_name(f"{first.name}_place", self.taken), integer=True)
         self.ranges[target.name] = axis
         self.made.append(Equation(target, tuple(sorted_axes(free_axes(place))), body))
         return At(target, *self.made[-1].index)

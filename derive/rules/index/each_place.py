@@ -16,7 +16,7 @@ from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.indices import Merge
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import free_name, new_name
 
 
 def said_for_each_place(op: Op) -> Op:
@@ -35,8 +35,7 @@ def _apart(e: Equation, said: Equation, names: set[str]) -> tuple[Equation, ...]
     """What is joined along an axis that is merged on the left, before it is merged."""
     if said == e or e.is_plain:
         return (said,)
-    target = Tensor(free_name(f"{e.name}_apart", names))
-    names.add(target.name)
+    target = Tensor(new_name(f"{e.name}_apart", names))
     joined = replace(said, target=target, index=e.axes, given=False)
     return joined, replace(e, body=joined.left)
 

@@ -17,7 +17,7 @@ from derive.facts.lengths.kept_inside import first_asked, gaps, is_kept_inside, 
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
 from derive.ir.terms.elements import At
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.reductions import Reduce
 from derive.ir.terms.windows import affine, is_window
 
@@ -33,8 +33,7 @@ def added_up(rhs: Expr, dims: Dims, finite: Collection[str]) -> Expr:
         if found is None:
             return r
         at, i, place, dim, factors = found
-        own = Axis(free_name(f"{dim.base}_read", names))
-        names.add(own.base)
+        own = Axis(new_name(f"{dim.base}_read", names))
         read = At(at.tensor, *(own if other == i else other for other in at.index))
         body = Where(Eq(own - (i - place), place), Mul(read, *factors), S.Zero)
         return Reduce("sum", body, *r.over, own)

@@ -219,11 +219,8 @@ def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:
     guards = guards_of_windows(equations)
 
     def written(expr: Expr) -> Expr:
-        put = {}
-        for at in expr.atoms(At):
-            if at.name in guards:
-                put[at] = at_index(guards[at.name].body.args[1], guards[at.name].axes, at.index)
-        return expr.xreplace(put)
+        own = {at: guards[at.name] for at in expr.atoms(At) if at.name in guards}
+        return expr.xreplace({at: at_index(g.body.args[1], g.axes, at.index) for at, g in own.items()})
 
     return tuple(replace(e, body=written(e.body)) for e in equations if e.name not in guards)
 

@@ -21,7 +21,7 @@ from derive.ir.terms.axes import Axis, Rest, free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Delta, Tensor
 from derive.ir.terms.indices import Merge, Part, Prefix
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.rules.index.guards import without_guards
 from derive.rules.index.inner_axes import InnerAxes, asked_of
 
@@ -126,8 +126,7 @@ class _Choices:
         return replace(e, body=deltas * value, kind="sum", over=(*made.values(), *e.over), scale=e.weight)
 
     def named(self, name: str) -> Tensor:
-        target = Tensor(free_name(name, self.taken))
-        self.taken.add(target.name)
+        target = Tensor(new_name(name, self.taken))
         return target
 
 

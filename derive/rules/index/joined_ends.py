@@ -21,7 +21,7 @@ from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Concat, Where, conjuncts
 from derive.ir.terms.elements import At, Tensor, reads_of
 from derive.ir.terms.indices import Merge, Part
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.rules.index.guards import without_guards
 from derive.rules.index.inner_axes import InnerAxes
 
@@ -82,8 +82,7 @@ class _Joins:
                 pieces = self.pieces(choice, ends, e)
                 if pieces is None:
                     continue
-                target = Tensor(free_name(f"{e.name}_joined", self.taken))
-                self.taken.add(target.name)
+                target = Tensor(new_name(f"{e.name}_joined", self.taken))
                 body = Concat(axis, *(value for _, value in pieces))
                 return Equation(target, tuple(axes), body, "concat", tuple(a for a, _ in pieces), given=False)
         return None
@@ -124,8 +123,7 @@ class _Joins:
         name = f"{axis.base}_{'first' if segment == _FRONT else 'last'}"
         every = (*self.sizes, *(r.axis for r in self.op.sizes))
         known = next((a for a in every if a.base.startswith(name) and a.fixed == count), None)
-        own = known or Axis(free_name(name, self.axes), fixed=count)
-        self.axes.add(own.base)
+        own = known or Axis(new_name(name, self.axes), fixed=count)
         self.sizes.setdefault(own, SizeRule(own, formula=Integer(count)))
         return own
 

@@ -12,7 +12,7 @@ from sympy import S
 
 from derive.ir.equations import Equation, Op, signs
 from derive.ir.terms.elements import At, Tensor
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 
 
 def merged_apart(op: Op) -> Op:
@@ -23,8 +23,7 @@ def merged_apart(op: Op) -> Op:
         if not _computes(equation):
             out.append(equation)
             continue
-        name = free_name(f"{equation.name}_apart", taken)
-        taken.add(name)
+        name = new_name(f"{equation.name}_apart", taken)
         made = replace(equation, target=Tensor(name, **signs(equation.target)), index=equation.axes, given=False)
         out += [made, replace(equation, body=made.left, kind=None, over=(), scale=S.One)]
     return replace(op, equations=tuple(out))

@@ -21,7 +21,7 @@ from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Concat, Where, conjuncts
 from derive.ir.terms.elements import At, Delta, Tensor, at_index
 from derive.ir.terms.indices import Prefix
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.windows import affine, is_window
 from derive.rules.index.guards import guards_of_windows, without_guards
 
@@ -121,18 +121,17 @@ class _Padding:
         for s, windows in found.items():
             longer[s] = self.around(dims[s], before[s], behind[s], longer.values())
             self.ask({a for i in windows if len(affine(i).steps) > 1 for a in free_axes(i)}, reader)
-        target = Tensor(free_name(f"{tensor.name}_padded", self.taken))
-        self.taken.add(target.name)
+        target = Tensor(new_name(f"{tensor.name}_padded", self.taken))
         return _Padded(target, before, behind, longer, fill)
 
     def around(self, axis: Axis, before: Expr, behind: Expr, others: Collection[Axis]) -> Axis:
         """An axis with so many places more: one for all tensors that are padded alike, but for two of one tensor's."""
         formula = before + Size(axis) + behind
         found = (r.axis for r in self.sizes if (r.around, r.formula) == (axis, formula) and r.axis not in others)
-        made = next(found, None) or Axis(free_name(f"{axis.base}_padded", self.axes))
-        if made.base not in self.axes:
-            self.axes.add(made.base)
-            self.sizes.append(SizeRule(made, formula=formula, around=axis))
+        if (known := next(found, None)) is not None:
+            return known
+        made = Axis(new_name(f"{axis.base}_padded", self.axes))
+        self.sizes.append(SizeRule(made, formula=formula, around=axis))
         return made
 
     def ask(self, axes: Collection[Axis], reader: Equation) -> None:
@@ -162,17 +161,15 @@ class _Padding:
             over = (*front, index[s], *back)
             index[s] = along
             last = len(out) + 1 == len(own.longer)
-            source = own.target if last else Tensor(free_name(f"{own.target.name}_{along.base}", self.taken))
+            source = own.target if last else Tensor(new_name(f"{own.target.name}_{along.base}", self.taken))
             out.append(Equation(source, tuple(index), Concat(along, *pieces), "concat", over, given=False))
-            self.taken.add(source.name)
         return out
 
     def places(self, along: Axis, side: str, count: Expr) -> list[Axis]:
         """The axes of what stands on one side: one for each place, or one for all where they are not counted yet."""
         count = expand(closed(count, {r.axis: r for r in self.op.sizes}))
         if not isinstance(count, Integer):
-            axis = Axis(free_name(f"{along.base}_{side}", self.axes))
-            self.axes.add(axis.base)
+            axis = Axis(new_name(f"{along.base}_{side}", self.axes))
             self.sizes.append(SizeRule(axis, formula=count))
             return [axis]
         found = [Axis(f"{along.base}_{side}_{k}", fixed=1) for k in range(int(count))]

@@ -23,7 +23,7 @@ from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
 from derive.ir.terms.elements import At, Delta, Tensor
 from derive.ir.terms.indices import Prefix
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.products import by_axes
 from derive.ir.terms.windows import affine
 
@@ -99,8 +99,7 @@ def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Eq
     if r is None:
         yield e
         return
-    target = Tensor(free_name(f"{e.name}_reached", taken, "_"))
-    taken.add(target.name)
+    target = Tensor(new_name(f"{e.name}_reached", taken, "_"))
     whole: dict[Expr, Expr] = {p.axis: _whole(e, p) for p in r.places}
     added = Mul(*(Delta(whole[p.axis], p.there) for p in r.places), r.added)
     index = tuple(whole.get(i, i) for i in e.index)

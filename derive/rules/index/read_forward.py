@@ -17,7 +17,7 @@ from derive.facts.lengths.kept_inside import first_asked, gaps, is_kept_inside, 
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
 from derive.ir.terms.elements import At
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.reductions import Reduce
 from derive.ir.terms.windows import affine, is_window
 
@@ -63,8 +63,7 @@ def _over(back: _Back, names: set[str]) -> Axis:
     """The axis of the places that are read: the same, where it is as long."""
     if back.dim == back.summed:
         return back.summed
-    own = Axis(free_name(f"{back.dim.base}_read", names))
-    names.add(own.base)
+    own = Axis(new_name(f"{back.dim.base}_read", names))
     return own
 
 

@@ -15,7 +15,7 @@ from derive.ir.equations import Equation, Op, signs
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes
 from derive.ir.terms.choices import Placed, Where, conjuncts
 from derive.ir.terms.elements import At, Delta, Tensor
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.reductions import Reduce
 from derive.rules.index.asked_places import Ranges, in_a_window, place_of, places_named
 from derive.rules.index.computed_places import Places
@@ -38,8 +38,7 @@ def _unscaled(equation: Equation, taken: set[str]) -> list[Equation]:
     """What an index puts at places, scaled once it is added up: it has more terms than places, and a count is exact."""
     if not equation.is_plain or equation.scale in (S.One, S.NegativeOne) or not _puts(equation):
         return [equation]
-    target = Tensor(free_name(f"{equation.name}_sum", taken), **signs(Reduce("sum", equation.body, *equation.over)))
-    taken.add(target.name)
+    target = Tensor(new_name(f"{equation.name}_sum", taken), **signs(Reduce("sum", equation.body, *equation.over)))
     added = replace(equation, target=target, scale=S.One, given=False)
     return [added, replace(equation, body=equation.scale * added.left, kind=None, over=(), scale=S.One)]
 

@@ -16,8 +16,8 @@ from sympy import Add, Expr, Mul, S
 from derive.ir.equations import Equation, Op, signs
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where
-from derive.ir.terms.elements import At, Tensor, at_index
-from derive.ir.terms.names import free_name
+from derive.ir.terms.elements import At, Tensor
+from derive.ir.terms.names import new_name
 from derive.rules.index.asked_places import Ranges, place_of
 
 
@@ -66,7 +66,7 @@ def _opened(factor: Expr, tables: dict[str, Equation], ranges: Ranges) -> Expr:
     index = factor.index if table is not None else ()
     if table is None or not all(isinstance(i, Axis) for i in index):
         return factor
-    return at_index(table.body, table.axes, index)
+    return table.at(index)
 
 
 def _is_number(value: Expr) -> bool:
@@ -85,8 +85,7 @@ def _sums(e: Equation, tables: dict[str, Equation], ranges: Ranges, taken: set[s
         if rest == 1:  # as often as there are places
             terms.append(number * (Mul(*map(Size, e.over)) if e.kind == "sum" else S.One))
             continue
-        target = Tensor(free_name(f"{e.name}_part", taken), **signs(rest))
-        taken.add(target.name)
+        target = Tensor(new_name(f"{e.name}_part", taken), **signs(rest))
         parts.append(replace(e, target=target, body=rest, given=False, scale=S.One))
         terms.append(number * parts[-1].left)
     return [*parts, replace(e, body=e.scale * Add(*terms), kind=None, over=(), scale=S.One)] if terms else []

@@ -11,12 +11,11 @@ from functools import partial
 
 from sympy import Expr, Mul, exp
 
-from derive.ir.equations import Equation, Op, signs
+from derive.ir.equations import Equation, Op, inline, signs
 from derive.ir.terms.axes import free_axes
 from derive.ir.terms.elements import At, Tensor
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.rules.stability.own_sums import divisors, summed_along
-from derive.rules.stability.stable import in_full
 
 
 def with_named_shares(op: Op) -> Op:
@@ -40,7 +39,7 @@ class _Known:
         if e.kind != "concat" and e.is_plain:
             e = replace(e, body=e.body.replace(lambda f: isinstance(f, Mul), partial(self.rewritten, e)))
         self.equations.append(e)
-        full = in_full(e.body, self.exponentials) if e.is_plain else None
+        full = inline(e.body, self.exponentials) if e.is_plain else None
         if e.kind is None and isinstance(full, exp):
             self.exponentials[e.name] = replace(e, body=full)
         elif e.kind == "sum" and isinstance(full, exp):
@@ -50,7 +49,7 @@ class _Known:
         """A product with shares among its factors by their name; what is shares alone, under a name, stays."""
         for total in divisors(product, self.sums):
             for factor in product.args:
-                if not summed_along(in_full(factor, self.exponentials), total, self.sums[total.name]):
+                if not summed_along(inline(factor, self.exponentials), total, self.sums[total.name]):
                     continue
                 others = [f for f in product.args if f not in (factor, 1 / total)]
                 alone = not others and e.kind is None and e.body == product
@@ -59,8 +58,7 @@ class _Known:
 
     def named(self, e: Equation, value: Expr) -> At:
         """The shares under a name; what has one already is found to be the same later (`twins.py`)."""
-        target = Tensor(free_name("shares", self.taken, "_"), **signs(value))
+        target = Tensor(new_name("shares", self.taken, "_"), **signs(value))
         axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
-        self.taken.add(target.name)
         self.equations.append(Equation(target, axes, value, given=False))
         return self.equations[-1].left

@@ -15,7 +15,7 @@ from derive.ir.equations import Equation, Op, signs
 from derive.ir.terms.axes import free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Delta, Tensor
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.ir.terms.reductions import Reduce
 
 
@@ -28,8 +28,7 @@ def with_factors_outside(op: Op) -> Op:
             equations.append(e)
             continue
         body = Mul(*inside)
-        target = Tensor(free_name(f"{e.name}_sum", names), **signs(Reduce("sum", body, *e.over)))
-        names.add(target.name)
+        target = Tensor(new_name(f"{e.name}_sum", names), **signs(Reduce("sum", body, *e.over)))
         summed = replace(e, target=target, index=e.axes, body=body, given=False)
         equations += [summed, replace(e, body=Mul(*outside) * summed.left, kind=None, over=())]
     return replace(op, equations=tuple(equations))

@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from sympy import Add, Expr, exp, expand
 
-from derive.ir.equations import Op
+from derive.ir.equations import Op, inline
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
 from derive.ir.terms.functions import expm1
-from derive.rules.stability.stable import in_full
 
 
 def with_numbers_in_choices(op: Op) -> Op:
@@ -27,7 +26,7 @@ def with_numbers_in_choices(op: Op) -> Op:
 
     def inside(total: Expr) -> Expr:
         number, rest = total.as_coeff_Add()
-        choices = {t: in_full(t, named) if isinstance(t, At) else t for t in Add.make_args(rest)}
+        choices = {t: inline(t, named) if isinstance(t, At) else t for t in Add.make_args(rest)}
         for term, choice in choices.items():
             if type(choice) is Where:
                 condition, *branches = ((_opened(a) if number == 1 else a) for a in choice.args)

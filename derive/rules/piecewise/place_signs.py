@@ -11,11 +11,10 @@ from dataclasses import replace
 
 from sympy import Eq, Expr, Function, Mul, Ne, S
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Delta
-from derive.rules.stability.stable import in_full
 
 
 def with_place_signs(op: Op) -> Op:
@@ -44,7 +43,7 @@ def _is_product(value: Expr) -> bool:
 def _as_choice(value: Expr, tables: Mapping[str, Equation]) -> Expr:
     """A product with one such sign as a choice, where it is over the places that the sign asks; else as it is."""
     for factor in Mul.make_args(value):
-        sign = _sign(in_full(factor, tables) if isinstance(factor, At) else factor)
+        sign = _sign(inline(factor, tables) if isinstance(factor, At) else factor)
         rest = Mul(*(f for f in Mul.make_args(value) if f != factor))
         if sign is not None and free_axes(sign.condition) <= free_axes(rest) and rest.atoms(At):
             return Where(sign.condition, *(a * rest for a in sign.args[1:]))

@@ -15,7 +15,7 @@ from itertools import permutations
 from sympy import Add, Basic, Expr, Mul, Pow, S
 
 from derive.decisions import AXES_IN_ALL_ORDERS
-from derive.ir.equations import Equation, Op, signs
+from derive.ir.equations import Equation, Op, inline, signs
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.elements import At, Tensor, at_index, reads_of, tensor_names
 from derive.ir.terms.indices import Merge, Prefix
@@ -24,7 +24,6 @@ from derive.ir.terms.products import with_one_exponential
 from derive.ir.terms.reductions import Reduce
 from derive.rules.splitting import own_equation, split_name
 from derive.rules.stability.own_sums import divisors, summed_along
-from derive.rules.stability.stable import in_full
 
 
 def with_deviations(op: Op) -> Op:
@@ -78,7 +77,7 @@ class _Known:
         if e.kind is None and _is_product(e.body):
             of = {at.name for at in e.reads}
             made = self.scaled if of <= self.sums.keys() | self.scaled.keys() else self.products
-            made[e.name] = replace(e, body=in_full(e.body, made))
+            made[e.name] = replace(e, body=inline(e.body, made))
 
     def rewritten(self, e: Equation) -> Equation:
         while (found := next(self.found(e), None)) is not None:
@@ -118,7 +117,7 @@ class _Known:
     def parted(self, term: Expr) -> tuple[Expr, list[At]]:
         """A term as a number, or what sums divide, times sums."""
         rest, found = S.One, []
-        for f in Mul.make_args(in_full(term, self.scaled)):
+        for f in Mul.make_args(inline(term, self.scaled)):
             base, exponent = f.as_base_exp()
             if isinstance(base, At) and base.name in self.sums and exponent in (1, 2):
                 found += [base] * int(exponent)
@@ -160,7 +159,7 @@ class _Known:
         e = self.sums[at.name]
         if len(e.over) != len(over) or set(over) & free_axes(Mul(*at.index)):
             return None
-        value = in_full(e.body, self.products)
+        value = inline(e.body, self.products)
         return at_index(value, (*e.axes, *e.over), (*at.index, *over))
 
     def total(self, weight: Expr, over: tuple[Axis, ...], ratio: Expr) -> Expr | None:
@@ -176,15 +175,15 @@ class _Known:
 
     def adds_up_to_1(self, weight: Expr, over: tuple[Axis, ...]) -> bool:
         """Whether weights are what something has of its own sum over these axes, `u / sum(u)`."""
-        value = in_full(weight, self.shares)
-        whole = {n: replace(e, body=in_full(e.body, self.products)) for n, e in self.sums.items()}
+        value = inline(weight, self.shares)
+        whole = {n: replace(e, body=inline(e.body, self.products)) for n, e in self.sums.items()}
         return any(summed_along(value * s, s, whole[s.name]) == set(over) for s in divisors(value, self.sums))
 
     def mean(self, at: At, total: Expr) -> Expr:
         """The mean that a sum is of: by the author's name for it where there is one."""
         value = at / (self.sums[at.name].weight * total)
         names = (At(e.target, *at.index) for e in self.scaled.values() if len(e.axes) == len(at.index))
-        return next((name for name in names if in_full(name, self.scaled) == value), value)
+        return next((name for name in names if inline(name, self.scaled) == value), value)
 
     def deviation(self, value: Expr, mean: Expr) -> Expr:
         """How far a value is from its mean, under a name where the mean has none; a product by its name."""

@@ -8,19 +8,18 @@ from dataclasses import replace
 from sympy import Eq, Expr, Mul, S, exp
 
 from derive.facts.bounded import ends_of
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
 from derive.ir.terms.functions import CAP
 from derive.ir.terms.kinks import maximum, minimum
-from derive.rules.stability.stable import in_full
 
 
 def exponentials(op: Op) -> dict[str, Equation]:
     """The equations that are exponentials, each in full."""
     found: dict[str, Equation] = {}
     for e in op.equations:
-        value = in_full(e.body, found) if e.kind is None and e.is_plain else S.Zero
+        value = inline(e.body, found) if e.kind is None and e.is_plain else S.Zero
         if exponent_of(value) is not None:
             found[e.name] = replace(e, body=value.replace(is_left_out, lambda f: exp(exponent_of(f))))
     return found

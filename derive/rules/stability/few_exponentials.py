@@ -13,7 +13,7 @@ from functools import partial, reduce
 
 from sympy import Add, Expr, Mul, S, exp, log
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.choices import Where, unlike
 from derive.ir.terms.elements import At
 from derive.ir.terms.functions import capped, log1p, logaddexp, softplus
@@ -22,7 +22,6 @@ from derive.ir.terms.names import free_name
 from derive.rules.splitting import axes_of_part, own_equation
 from derive.rules.stability.exponentials import exponent_of, has_gradient, is_left_out, may_be_large, weights
 from derive.rules.stability.largest_off import LEAST, without_unread
-from derive.rules.stability.stable import in_full
 
 
 def with_few_exponentials(op: Op) -> Op:
@@ -89,14 +88,14 @@ class _Found:
         body = e.body.replace(lambda f: isinstance(f, log | log1p), partial(self._within, e, self._logarithm))
         body = body.replace(lambda f: isinstance(f, Mul), partial(self._within, e, self._share))
         self.equations.append(e if body == e.body else replace(e, body=body))
-        full = in_full(e.body, self.named)
+        full = inline(e.body, self.named)
         known = exponent_of(full) is not None or _terms(full) is not None
         if known and e.kind is None and e.is_plain and not e.first and e.name not in self.wanted:
             self.named[e.name] = replace(e, body=full)
 
     def _within(self, e: Equation, change: Callable[[Equation, Expr], Expr], f: Expr) -> Expr:
         """A part of an equation as it is changed in full; as it stands where it is not."""
-        full = in_full(f, self.named)
+        full = inline(f, self.named)
         changed = change(e, full)
         if changed == full:
             return f

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sympy import And, Expr, Mul, S, exp
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.lowering.lower import node
 from derive.ir.nodes.naming import name_of
 from derive.ir.terms.axes import free_axes
@@ -25,7 +25,6 @@ from derive.ir.terms.reductions import Reduce
 from derive.rules.splitting import axes_of_part, own_equation, split_name
 from derive.rules.stability.exponentials import exponent_of, exponentials, has_gradient, may_be_large, weights
 from derive.rules.stability.less_largest import LessLargest
-from derive.rules.stability.stable import in_full
 
 LEAST = -(10**30)
 """What stands for a maximum of -oo: exponentials less that are 0, where they would not be a number."""
@@ -61,7 +60,7 @@ def _without_largest(op: Op, total: Equation) -> Op:
 
 def _less(op: Op, total: Equation, exponent: Expr, known: Mapping[str, Equation]) -> LessLargest:
     """The maximum of the exponents of a sum, of those that no weight of 0 leaves out."""
-    weighed = frozenset(w for w in weights(in_full(total.body, known)) if w.atoms(At) and not w.is_positive)
+    weighed = frozenset(w for w in weights(inline(total.body, known)) if w.atoms(At) and not w.is_positive)
     kept = Where(And(*(unlike(w, S.Zero) for w in weighed)), exponent, -S.Infinity)
     learned, taken = any(has_gradient(w, op) for w in weighed), op.names
     if not isinstance(kept, Where):
@@ -207,7 +206,7 @@ def _exponent(e: Equation, known: Mapping[str, Equation]) -> Expr | None:
     """
     if e.scale != 1 or not e.is_plain:
         return None
-    found = exponent_of(in_full(e.body, known))
+    found = exponent_of(inline(e.body, known))
     inner = found.args[1] if isinstance(found, Where) and not found.args[0].atoms(At) else found
     whole = inner is not None and free_axes(inner) >= {*e.axes, *e.over}
     return found if whole else None

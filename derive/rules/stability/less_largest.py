@@ -8,13 +8,12 @@ from functools import cached_property
 
 from sympy import Add, Expr, Mul, Pow, S, exp, log
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.axes import free_axes
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.functions import capped
-from derive.ir.terms.names import free_name
+from derive.ir.terms.names import new_name
 from derive.rules.stability.exponentials import exponent_of, is_left_out, weights
-from derive.rules.stability.stable import in_full
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class LessLargest:
         sums = self.sums
         found: set[tuple[Expr | None, ...]] = set()
         for e in (e for e in self.op.equations if any(at.name in sums for at in e.reads)):
-            body = in_full(e.body, self.known)
+            body = inline(e.body, self.known)
             added = {a: _beside_in(a, sums) for a in body.atoms(Add)}
             added = {a: others for a, others in added.items() if others}
             found |= {tuple(exponents) for exponents in added.values()}
@@ -92,7 +91,7 @@ class LessLargest:
     def factors(self, e: Equation) -> tuple[Expr, ...]:
         """Those of such a sum; none of another equation."""
         alike = e.kind == self.total.kind and e.over == self.total.over and e.is_plain
-        factors = Mul.make_args(in_full(e.body, self.known)) if alike and set(self.total.axes) <= set(e.axes) else ()
+        factors = Mul.make_args(inline(e.body, self.known)) if alike and set(self.total.axes) <= set(e.axes) else ()
         return tuple(factors) if sum(exponent_of(f) == self.exponent for f in factors) == 1 else ()
 
     def taken_from(self, e: Equation, taken: set[str]) -> Equation:
@@ -101,13 +100,12 @@ class LessLargest:
         body = others * exp(self._capped(self.named - self.sign * self.largest))
         if not e.given and e.name not in self.op.outputs:
             return replace(e, body=body)
-        target = Tensor(free_name(f"{e.name}_scaled", taken, "_"), **e.target.assumptions0)
-        taken.add(target.name)
+        target = Tensor(new_name(f"{e.name}_scaled", taken, "_"), **e.target.assumptions0)
         return replace(e, target=target, body=body, given=False)
 
     def with_sums(self, e: Equation, sums: Mapping[str, Equation]) -> Equation | None:
         """An equation with these sums in the place of those it reads; nothing where the maximum does not cancel."""
-        body = in_full(e.body, self.known).replace(is_left_out, lambda f: exp(exponent_of(f)))
+        body = inline(e.body, self.known).replace(is_left_out, lambda f: exp(exponent_of(f)))
         if self.weights:
             if exp(self.exponent) in body.replace(lambda f: isinstance(f, Mul), self._unweighed).atoms(exp):
                 return None
@@ -159,7 +157,7 @@ class LessLargest:
     @property
     def _is_more(self) -> bool:
         """Whether the sum is more than exponentials: of a share of those alone the logarithm is known (log_shares)."""
-        body = in_full(self.total.body, self.known)
+        body = inline(self.total.body, self.known)
         return bool(self.others) or (isinstance(body, Mul) and bool(Mul(*weights(body)).atoms(At)))
 
     def _in_one(self, f: Expr) -> Expr:

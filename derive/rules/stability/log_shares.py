@@ -16,15 +16,14 @@ from functools import partial
 
 from sympy import Add, Expr, Mul, Pow, S, StrictGreaterThan, exp, log
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.lowering.lower import node
-from derive.ir.nodes.naming import name_of
+from derive.ir.nodes.naming import new_name_of
 from derive.ir.terms.axes import free_axes, sorted_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Tensor, at_index
 from derive.ir.terms.kinks import maximum, minimum
 from derive.rules.stability.largest_off import LEAST, may_be_none
-from derive.rules.stability.stable import in_full
 
 
 def with_logs_of_shares(op: Op) -> Op:
@@ -49,7 +48,7 @@ class _Known:
 
     def take(self, e: Equation) -> None:
         self.equations.append(e)
-        full = in_full(e.body, self.shares)
+        full = inline(e.body, self.shares)
         if not e.is_plain:
             return
         if e.kind in ("amax", "amin"):
@@ -88,11 +87,11 @@ class _Known:
 
     def rewritten(self, e: Equation, f: Expr) -> Expr:
         """The logarithm of a share, or of the quotient of two, by its parts; of anything else as it is."""
-        found = self.logarithm(in_full(f.args[0], self.shares))
+        found = self.logarithm(inline(f.args[0], self.shares))
         if found is not None:
             return found if isinstance(found, At) else self.named(e, f, found)
         parts = [log(part) for part in f.args[0].as_numer_denom()]
-        logs = [self.logarithm(in_full(part.args[0], self.shares)) for part in parts if isinstance(part, log)]
+        logs = [self.logarithm(inline(part.args[0], self.shares)) for part in parts if isinstance(part, log)]
         if len(logs) < 2 or None in logs:
             return f
         over, under = (self.named(e, part, own) for part, own in zip(parts, logs, strict=True))
@@ -103,9 +102,9 @@ class _Known:
         condition, value, other = choice.args
         share = condition.args[0] if isinstance(condition, StrictGreaterThan) and condition.args[1] == 0 else None
         factors = Mul.make_args(value)
-        if share is None or other != 0 or share not in factors or self.logarithm(in_full(share, self.shares)) is None:
+        if share is None or other != 0 or share not in factors or self.logarithm(inline(share, self.shares)) is None:
             return choice
-        if may_be_none(in_full(share, self.shares), self.equations):  # shares of nothing are no numbers
+        if may_be_none(inline(share, self.shares), self.equations):  # shares of nothing are no numbers
             return choice
         rest = Mul(*(f for f in factors if f != share))
         finite = not rest.has(log, Pow, Where) and all(at.tensor in self.logs for at in rest.atoms(At))
@@ -114,8 +113,7 @@ class _Known:
     def named(self, e: Equation, f: Expr, value: Expr) -> At:
         """The difference under a name: `x - m` comes before anything else is added, which may be less near."""
         axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
-        made = Equation(Tensor(name_of(node(f), self.taken)), axes, value, given=False)
-        self.taken.add(made.name)
+        made = Equation(Tensor(new_name_of(node(f), self.taken)), axes, value, given=False)
         self.logs.add(made.target)
         self.equations.append(made)
         return made.left

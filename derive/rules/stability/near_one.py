@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from sympy import Add, Expr, Mul, S, exp, log, preorder_traversal
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.elements import At
 from derive.ir.terms.functions import expm1, log1p
 from derive.rules.stability.largest_off import without_unread
-from derive.rules.stability.stable import in_full
 
 
 def with_digits_near_one(op: Op) -> Op:
@@ -48,7 +47,7 @@ def _less_one(total: Expr, named: Mapping[str, Equation]) -> Expr:
     """A sum with `n*exp(u) - n` in it as `n*expm1(u)`, and one with `n*expm1(u) + n` as `n*exp(u)`."""
     number = total.as_coeff_Add()[0]
     for term in total.args if number != 0 else ():
-        times, of = in_full(term, named).as_coeff_Mul()
+        times, of = inline(term, named).as_coeff_Mul()
         if isinstance(of, Add):  # a name for `1 - exp(u)`
             inner = _less_one(of, named)
             times, of = (times, inner) if isinstance(inner, Add) else tuple((times * inner).as_coeff_Mul())
@@ -61,7 +60,7 @@ def _less_one(total: Expr, named: Mapping[str, Equation]) -> Expr:
 
 def _beside_one(f: Expr, named: Mapping[str, Equation]) -> Expr:
     """The logarithm of 1 and something else; that of `1 - exp(u)` is exact for small `u` by `expm1` alone."""
-    total = in_full(f.args[0], named)
+    total = inline(f.args[0], named)
     if not isinstance(total, Add) or S.One not in total.args or _less_one(total, named) != total:
         return f
     return log1p(total - 1)

@@ -14,12 +14,12 @@ from dataclasses import replace
 
 from sympy import Add, Expr, Mul, Pow, S, cosh, exp, log
 
-from derive.ir.equations import Equation, Op
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.lowering.lower import node
 from derive.ir.nodes.naming import name_of
 from derive.ir.terms.axes import free_axes
 from derive.ir.terms.choices import Where
-from derive.ir.terms.elements import At, at_index, reads_of
+from derive.ir.terms.elements import reads_of
 from derive.ir.terms.functions import log1p, sigmoid, softplus
 from derive.ir.terms.kinks import absolute, maximum, minimum
 from derive.rules.splitting import own_equation
@@ -33,13 +33,13 @@ def by_stable_functions(op: Op) -> Op:
     out: list[Equation] = []
     taken = set(op.names)
     for equation in op.equations:
-        full = replace(equation, body=in_full(equation.body, made))
+        full = replace(equation, body=inline(equation.body, made))
         out += (apart := _sums_apart(full, taken))
         whole = replace(full, body=full.body.xreplace({s.body: s.left for s in apart}))
         e = _rewritten(whole, named)
         if e == full:
             e = _rewritten(equation, named)
-        whole = replace(e, body=in_full(e.body, named))
+        whole = replace(e, body=inline(e.body, named))
         if full.kind is None and full.is_plain and _is_made_of_exponentials(full.body):
             made[e.name] = full
         if e.kind is None and e.is_plain and _log_of(whole.body) is not None:
@@ -117,14 +117,8 @@ def _logarithm(e: Expr, named: Mapping[str, Equation]) -> Expr:
     if (cosine := _cosine(total)) is not None:
         u, number = cosine
         return u + softplus(-2 * u) + log(number / 2)
-    found = _log_of(in_full(total, named))
+    found = _log_of(inline(total, named))
     return e if found is None else found
-
-
-def in_full(value: Expr, named: Mapping[str, Equation]) -> Expr:
-    """The value with what these equations say in the place of their tensors."""
-    read = {at: named[at.name] for at in value.atoms(At) if at.name in named}
-    return value.xreplace({at: at_index(e.body, e.axes, at.index) for at, e in read.items()})
 
 
 def _log_of(value: Expr) -> Expr | None:
