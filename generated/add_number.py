@@ -44,7 +44,7 @@ class AddNumberGradients(NamedTuple):
 def add_number_forward(x: Tensor, a: Tensor) -> tuple[Tensor, AddNumberSaved]:
     """Returns y and what the backward needs."""
     check_shapes("add_number", ("x: ...", "a: "), x, a)
-    y = x + a  # y[...] = x[...] + a[]
+    y = x + a  # y[...] = x[...] + a[()]
     return y, AddNumberSaved()
 
 
@@ -54,7 +54,7 @@ def add_number_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) ->
     need_dx, need_da = needs or (True,) * 2
     da = None
     if need_da:
-        da = dy.sum()  # da[] = sum(dy[...], over=...)
+        da = dy.sum()  # da[()] = sum(dy[...], over=...)
     return AddNumberGradients(dy if need_dx else None, da)
 
 

@@ -44,7 +44,7 @@ def amax_forward(x: Tensor) -> tuple[Tensor, AmaxSaved]:
 @in_float32
 def amax_backward(dy: Tensor, y: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
-    x_is_y = x == y[..., None]  # x_is_y[..., d] = x[..., d] == y[...]
+    x_is_y = x == y[..., None]  # x_is_y[..., d] = eq(x[..., d], y[...])
     sum_y_x = x_is_y.sum(-1, keepdim=True)  # sum_y_x[...] = sum(where(x_is_y[..., d], 1, 0), over=d)
     # dx[..., d] = dy[...] / sum_y_x[...] * where(x_is_y[..., d], 1, 0)
     dx = dy[..., None] / sum_y_x * x_is_y.view(torch.int8)

@@ -49,7 +49,7 @@ def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogits
     """Returns loss and what the backward needs."""
     check_shapes("bce_with_logits", ("x: ...", "t: ..."), x, t)
     e = functional.softplus(-x, threshold=40).addcmul_(x, 1 - t)  # e[...] = x[...] * (1 - t[...]) + softplus(-x[...])
-    loss = e.mean()  # loss[] = mean(e[...], over=...)
+    loss = e.mean()  # loss[()] = mean(e[...], over=...)
     return loss, BceWithLogitsSaved(x, t)
 
 
@@ -62,10 +62,10 @@ def bce_with_logits_backward(
     dx = dt = None
     leading = x.shape[:]
     if need_dx:
-        # dx[...] = dloss[] / size(...) * (sigmoid(x[...]) - t[...])
+        # dx[...] = dloss[()] / size(...) * (sigmoid(x[...]) - t[...])
         dx = torch.sigmoid(x).sub_(t).mul_(dloss / math.prod(leading))
     if need_dt:
-        dt = -dloss / math.prod(leading) * x  # dt[...] = -dloss[] / size(...) * x[...]
+        dt = -dloss / math.prod(leading) * x  # dt[...] = -dloss[()] / size(...) * x[...]
     return BceWithLogitsGradients(dx, dt)
 
 

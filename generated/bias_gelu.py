@@ -55,7 +55,7 @@ def bias_gelu_forward(x: Tensor, b: Tensor) -> tuple[Tensor, BiasGeluSaved]:
     h = x + b  # h[..., d] = x[..., d] + b[d]
     y_phi = (math.sqrt(2) / 2 * h).erf_().add_(1).div_(2)  # y_phi[..., d] = (erf(sqrt(2) / 2 * h[..., d]) + 1) / 2
     y = h * y_phi  # y[..., d] = h[..., d] * y_phi[..., d]
-    # dy_dh[..., d] = 1 / sqrt(2 * pi()) * exp(-h[..., d]**2 / 2) * h[..., d] + y_phi[..., d]
+    # dy_dh[..., d] = 1 / sqrt(2 * pi) * exp(-h[..., d]**2 / 2) * h[..., d] + y_phi[..., d]
     dy_dh = y_phi.addcmul_(h.square().div_(-2).exp_(), h, value=1 / math.sqrt(2 * math.pi))
     return y, BiasGeluSaved(dy_dh)
 

@@ -71,7 +71,7 @@ def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, C
     *_, i, d = q.shape
     j = k.shape[-2]
     s = (q @ k.mT).div_(math.sqrt(d))  # s[..., i, j] = sum(k[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
-    # w[..., i, j] = where(j <= i, s[..., i, j], -inf)
+    # w[..., i, j] = where(j <= i, s[..., i, j], -oo)
     w = where_by_bits(torch.arange(j, device=q.device) <= torch.arange(i, device=q.device)[:, None], s, -math.inf)
     p = torch.softmax(w, -1, out=w)  # p[..., i, j] = exp(w[..., i, j]) / sum(exp(w[..., i, j]), over=j)
     o = p @ v  # o[..., i, e] = sum(p[..., i, j] * v[..., j, e], over=j)

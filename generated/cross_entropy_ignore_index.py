@@ -60,12 +60,12 @@ def cross_entropy_ignore_index_forward(
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
-    y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
-    count = y_is_not_ignore_index.sum()  # count[] = sum(where(y_is_not_ignore_index[n], 1, 0), over=n)
+    y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = ne(y[n], ignore_index)
+    count = y_is_not_ignore_index.sum()  # count[()] = sum(where(y_is_not_ignore_index[n], 1, 0), over=n)
     y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
     # logp[n] = z[n, y_read[n]] - m[n] - log(s[n])
     logp = z.gather(1, y_read.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s)
-    # loss[] = -sum(where(y_is_not_ignore_index[n], logp[n], 0), over=n) / count[]
+    # loss[()] = -sum(where(y_is_not_ignore_index[n], logp[n], 0), over=n) / count[()]
     loss = -torch.where(y_is_not_ignore_index, logp, 0).sum() / count
     return loss, CrossEntropyIgnoreIndexSaved(exp_z_minus_m, s, count, y, ignore_index)
 
@@ -82,8 +82,8 @@ def cross_entropy_ignore_index_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
-    y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = y[n] != ignore_index
-    # dlogp[n] = where(y_is_not_ignore_index[n], -dloss[] / count[], 0)
+    y_is_not_ignore_index = y != ignore_index  # y_is_not_ignore_index[n] = ne(y[n], ignore_index)
+    # dlogp[n] = where(y_is_not_ignore_index[n], -dloss[()] / count[()], 0)
     dlogp = torch.where(y_is_not_ignore_index, -dloss / count, 0)
     y_read = torch.where(y_is_not_ignore_index, y, 0)  # y_read[n] = where(y_is_not_ignore_index[n], y[n], 0)
     dz = (-dlogp / s)[:, None] * exp_z_minus_m  # dz[n, c] = -dlogp[n] / s[n] * exp_z_minus_m[n, c]

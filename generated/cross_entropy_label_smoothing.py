@@ -64,7 +64,7 @@ def cross_entropy_label_smoothing_forward(
     logp = z_minus_m.sub_(torch.log(s))  # logp[n, c] = z_minus_m[n, c] - log(s[n])
     # e[n] = (smoothing - 1) * logp[n, y[n]] - smoothing * mean(logp[n, c], over=c)
     e = torch.sub((smoothing - 1) * logp.gather(1, y.unsqueeze(1)).squeeze(1), logp.mean(1), alpha=smoothing)
-    loss = e.mean()  # loss[] = mean(e[n], over=n)
+    loss = e.mean()  # loss[()] = mean(e[n], over=n)
     return loss, CrossEntropyLabelSmoothingSaved(exp_z_minus_m, s, y, smoothing)
 
 
@@ -80,10 +80,10 @@ def cross_entropy_label_smoothing_backward(
 ) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n, c = exp_z_minus_m.shape
-    ds = dloss / n / s  # ds[n] = dloss[] / size(n) / s[n]
-    # dz[n, c] = ds[n] * exp_z_minus_m[n, c] - smoothing * dloss[] / (size(c) * size(n))
+    ds = dloss / n / s  # ds[n] = dloss[()] / size(n) / s[n]
+    # dz[n, c] = ds[n] * exp_z_minus_m[n, c] - smoothing * dloss[()] / (size(c) * size(n))
     dz = (ds * exp_z_minus_m).sub_(dloss, alpha=ratio_of(smoothing, c * n))
-    # dz[n, c] = dz, at [n, y[n]] += dloss[] * (smoothing - 1) / size(n)
+    # dz[n, c] = dz, at [n, y[n]] += dloss[()] * (smoothing - 1) / size(n)
     dz.scatter_add_(1, y.unsqueeze(1), (dloss * (smoothing - 1) / n).expand(n, 1))
     return dz if needs is None or needs[0] else None
 

@@ -53,7 +53,7 @@ def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, C
     check_shapes("cross_entropy_probabilities", ("z: n c>0", "t: n c"), z, t)
     n = z.shape[0]
     logp = torch.log_softmax(z, 1)  # logp[n, c] = z[n, c] - log(sum(exp(z[n, c]), over=c))
-    loss = -(logp * t).sum() / n  # loss[] = -sum(logp[n, c] * t[n, c], over=(n, c)) / size(n)
+    loss = -(logp * t).sum() / n  # loss[()] = -sum(logp[n, c] * t[n, c], over=(n, c)) / size(n)
     return loss, CrossEntropyProbabilitiesSaved(logp, t)
 
 
@@ -67,10 +67,10 @@ def cross_entropy_probabilities_backward(
     n = logp.shape[0]
     if need_dz:
         sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-        # dz[n, c] = dloss[] / size(n) * (sum_t[n] * exp(logp[n, c]) - t[n, c])
+        # dz[n, c] = dloss[()] / size(n) * (sum_t[n] * exp(logp[n, c]) - t[n, c])
         dz = torch.exp(logp).mul_(sum_t).sub_(t).mul_(dloss / n)
     if need_dt:
-        dt = -dloss / n * logp  # dt[n, c] = -dloss[] / size(n) * logp[n, c]
+        dt = -dloss / n * logp  # dt[n, c] = -dloss[()] / size(n) * logp[n, c]
     return CrossEntropyProbabilitiesGradients(dz, dt)
 
 

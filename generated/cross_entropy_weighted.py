@@ -55,10 +55,10 @@ def cross_entropy_weighted_forward(z: Tensor, y: Tensor, weight: Tensor) -> tupl
     m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[n, c] = exp(z[n, c] - m[n])
     s = exp_z_minus_m.sum(1)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
-    weight_sum = weight.sum()  # weight_sum[] = sum(weight[n], over=n)
+    weight_sum = weight.sum()  # weight_sum[()] = sum(weight[n], over=n)
     # logp[n] = z[n, y[n]] - m[n] - log(s[n])
     logp = z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s)
-    loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[n] * logp[n], over=n) / weight_sum[]
+    loss = -(weight * logp).sum() / weight_sum  # loss[()] = -sum(weight[n] * logp[n], over=n) / weight_sum[()]
     return loss, CrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
 
 
@@ -74,7 +74,7 @@ def cross_entropy_weighted_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
-    # dloss_weight_sum_weight[n] = dloss[] / weight_sum[] * weight[n]
+    # dloss_weight_sum_weight[n] = dloss[()] / weight_sum[()] * weight[n]
     dloss_weight_sum_weight = dloss / weight_sum * weight
     # dz[n, c] = dloss_weight_sum_weight[n] / s[n] * exp_z_minus_m[n, c]
     dz = (dloss_weight_sum_weight / s)[:, None] * exp_z_minus_m

@@ -45,7 +45,7 @@ class DotGradients(NamedTuple):
 def dot_forward(a: Tensor, b: Tensor) -> tuple[Tensor, DotSaved]:
     """Returns y and what the backward needs."""
     check_shapes("dot", ("a: i", "b: i"), a, b)
-    y = (a * b).sum()  # y[] = sum(a[i] * b[i], over=i)
+    y = (a * b).sum()  # y[()] = sum(a[i] * b[i], over=i)
     return y, DotSaved(a, b)
 
 
@@ -55,9 +55,9 @@ def dot_backward(dy: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | 
     need_da, need_db = needs or (True,) * 2
     da = db = None
     if need_da:
-        da = dy * b  # da[i] = dy[] * b[i]
+        da = dy * b  # da[i] = dy[()] * b[i]
     if need_db:
-        db = dy * a  # db[i] = dy[] * a[i]
+        db = dy * a  # db[i] = dy[()] * a[i]
     return DotGradients(da, db)
 
 

@@ -42,7 +42,7 @@ def gelu_forward(x: Tensor) -> tuple[Tensor, GeluSaved]:
     check_shapes("gelu", ("x: ...",), x)
     phi = (math.sqrt(2) / 2 * x).erf_().add_(1).div_(2)  # phi[...] = (erf(sqrt(2) / 2 * x[...]) + 1) / 2
     y = phi * x  # y[...] = phi[...] * x[...]
-    # dy_dx[...] = 1 / sqrt(2 * pi()) * exp(-x[...]**2 / 2) * x[...] + phi[...]
+    # dy_dx[...] = 1 / sqrt(2 * pi) * exp(-x[...]**2 / 2) * x[...] + phi[...]
     dy_dx = phi.addcmul_(x.square().div_(-2).exp_(), x, value=1 / math.sqrt(2 * math.pi))
     return y, GeluSaved(dy_dx)
 

@@ -42,10 +42,10 @@ class GeluTanhSaved(NamedTuple):
 def gelu_tanh_forward(x: Tensor) -> tuple[Tensor, GeluTanhSaved]:
     """Returns y and what the backward needs."""
     check_shapes("gelu_tanh", ("x: ...",), x)
-    # t[...] = tanh(sqrt(2 / pi()) * (0.044715 * x[...]**3 + x[...]))
+    # t[...] = tanh(sqrt(2 / pi) * (0.044715 * x[...]**3 + x[...]))
     t = (x**3).mul_(0.044715).add_(x).mul_(math.sqrt(2 / math.pi)).tanh_()
     y = (t + 1).mul_(x).div_(2)  # y[...] = x[...] / 2 * (t[...] + 1)
-    # dy_dx[...] = t[...] / 2 + 1/2 + 1 / sqrt(2 * pi()) * x[...] * (1 - t[...]**2) * (1 + 0.134145 * x[...]**2)
+    # dy_dx[...] = t[...] / 2 + 1/2 + 1 / sqrt(2 * pi) * x[...] * (1 - t[...]**2) * (1 + 0.134145 * x[...]**2)
     dy_dx = (
         (t / 2)
         .add_(0.5)

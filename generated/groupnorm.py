@@ -111,12 +111,12 @@ def groupnorm_backward(
         sum_dy_xhat = (dy * xhat).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat[n, c, s], over=s)
     if need_dx:
         gamma_apart = gamma.unflatten(0, (groups, k))
-        # mean_dxhat_zhat[n, g] = mean(gamma[(g, k)] * sum_dy_xhat[n, (g, k)], over=k) / size(s)
+        # mean_dxhat_zhat[n, g] = mean(gamma[(g, k),] * sum_dy_xhat[n, (g, k)], over=k) / size(s)
         mean_dxhat_zhat = (gamma_apart * sum_dy_xhat.unflatten(1, (groups, k))).mean(2) / s
     if need_dx or need_dbeta:
         sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
     if need_dx:
-        # mean_dxhat[n, g] = mean(gamma[(g, k)] * sum_dy[n, (g, k)], over=k) / size(s)
+        # mean_dxhat[n, g] = mean(gamma[(g, k),] * sum_dy[n, (g, k)], over=k) / size(s)
         mean_dxhat = (gamma_apart * sum_dy.unflatten(1, (groups, k))).mean(2) / s
         dz = (
             (rstd * gamma_apart[:, :, None] * dy.unflatten(1, (groups, k)))

@@ -55,7 +55,7 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
     r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
     # e[...] = threshold * relu(r[...] - threshold) + minimum(r[...], threshold)**2 / 2
     e = (r - threshold).relu_().mul_(threshold).add_(r.clamp(max=threshold).square_().div_(2))
-    loss = e.mean()  # loss[] = mean(e[...], over=...)
+    loss = e.mean()  # loss[()] = mean(e[...], over=...)
     return loss, HuberSaved(t_minus_x, threshold)
 
 
@@ -68,7 +68,7 @@ def huber_backward(
     dx = None
     leading = t_minus_x.shape[:]
     r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
-    # dt_minus_x[...] = dloss[] / size(...) * sign(t_minus_x[...]) * minimum(r[...], threshold)
+    # dt_minus_x[...] = dloss[()] / size(...) * sign(t_minus_x[...]) * minimum(r[...], threshold)
     dt_minus_x = torch.sign(t_minus_x).mul_(r.clamp_(max=threshold)).mul_(dloss / math.prod(leading))
     if need_dx:
         dx = -dt_minus_x  # dx[...] = -dt_minus_x[...]

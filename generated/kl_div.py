@@ -40,7 +40,7 @@ def kl_div_forward(logp: Tensor, t: Tensor) -> tuple[Tensor, KlDivSaved]:
     n = logp.shape[0]
     # e[n, c] = where(t[n, c] > 0, log(t[n, c]) * t[n, c], 0) - logp[n, c] * t[n, c]
     e = where_by_bits(t > 0, torch.log(t).mul_(t), 0).addcmul_(logp, t, value=-1)
-    loss = e.sum() / n  # loss[] = sum(e[n, c], over=(n, c)) / size(n)
+    loss = e.sum() / n  # loss[()] = sum(e[n, c], over=(n, c)) / size(n)
     return loss, KlDivSaved(t)
 
 
@@ -48,7 +48,7 @@ def kl_div_forward(logp: Tensor, t: Tensor) -> tuple[Tensor, KlDivSaved]:
 def kl_div_backward(dloss: Tensor, t: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n = t.shape[0]
-    dlogp = -dloss / n * t  # dlogp[n, c] = -dloss[] / size(n) * t[n, c]
+    dlogp = -dloss / n * t  # dlogp[n, c] = -dloss[()] / size(n) * t[n, c]
     return dlogp if needs is None or needs[0] else None
 
 

@@ -49,7 +49,7 @@ def kl_div_log_target_forward(logp: Tensor, logt: Tensor) -> tuple[Tensor, KlDiv
     n = logp.shape[0]
     exp_logt = torch.exp(logt)  # exp_logt[n, c] = exp(logt[n, c])
     logt_minus_logp = logt - logp  # logt_minus_logp[n, c] = logt[n, c] - logp[n, c]
-    # loss[] = sum(exp_logt[n, c] * logt_minus_logp[n, c], over=(n, c)) / size(n)
+    # loss[()] = sum(exp_logt[n, c] * logt_minus_logp[n, c], over=(n, c)) / size(n)
     loss = (exp_logt * logt_minus_logp).sum() / n
     return loss, KlDivLogTargetSaved(exp_logt, logt_minus_logp)
 
@@ -62,7 +62,7 @@ def kl_div_log_target_backward(
     need_dlogp, need_dlogt = needs or (True,) * 2
     dlogp = dlogt = None
     n = exp_logt.shape[0]
-    dloss_over_n_exp_logt = dloss / n * exp_logt  # dloss_over_n_exp_logt[n, c] = dloss[] / size(n) * exp_logt[n, c]
+    dloss_over_n_exp_logt = dloss / n * exp_logt  # dloss_over_n_exp_logt[n, c] = dloss[()] / size(n) * exp_logt[n, c]
     if need_dlogp:
         dlogp = -dloss_over_n_exp_logt  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
     if need_dlogt:

@@ -49,7 +49,7 @@ def l1_forward(x: Tensor, t: Tensor) -> tuple[Tensor, L1Saved]:
     """Returns loss and what the backward needs."""
     check_shapes("l1", ("x: ...", "t: ..."), x, t)
     error = x - t  # error[...] = x[...] - t[...]
-    loss = torch.abs(error).mean()  # loss[] = mean(abs(error[...]), over=...)
+    loss = torch.abs(error).mean()  # loss[()] = mean(abs(error[...]), over=...)
     return loss, L1Saved(error)
 
 
@@ -59,7 +59,8 @@ def l1_backward(dloss: Tensor, error: Tensor, *, needs: tuple[bool, ...] | None 
     need_dx, need_dt = needs or (True,) * 2
     dt = None
     leading = error.shape[:]
-    derror = torch.sign(error).mul_(dloss / math.prod(leading))  # derror[...] = dloss[] / size(...) * sign(error[...])
+    # derror[...] = dloss[()] / size(...) * sign(error[...])
+    derror = torch.sign(error).mul_(dloss / math.prod(leading))
     if need_dt:
         dt = -derror  # dt[...] = -derror[...]
     return L1Gradients(derror if need_dx else None, dt)

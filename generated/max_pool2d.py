@@ -62,7 +62,7 @@ def max_pool2d_backward(
     sum_x_y = dy.new_zeros(n, c, i, j)
     for at_p in range(height):
         for at_q in range(width):
-            # sum_x_y[n, c, i, j] = sum(where(x[n, c, 2*i + p, 2*j + q] == y[n, c, i, j], 1, 0), over=(p, q))
+            # sum_x_y[n, c, i, j] = sum(where(eq(x[n, c, 2*i + p, 2*j + q], y[n, c, i, j]), 1, 0), over=(p, q))
             sum_x_y += (x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y).view(torch.int8)
     dx_share = dy / sum_x_y
     dx = dy.new_zeros(n, c, h, w)

@@ -37,14 +37,14 @@ def mean_all_forward(x: Tensor) -> tuple[Tensor, MeanAllSaved]:
     """Returns y and what the backward needs."""
     check_shapes("mean_all", ("x: ...",), x)
     leading = x.shape[:]
-    y = x.mean()  # y[] = mean(x[...], over=...)
+    y = x.mean()  # y[()] = mean(x[...], over=...)
     return y, MeanAllSaved(leading)
 
 
 @in_float32
 def mean_all_backward(dy: Tensor, leading: torch.Size, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
-    dx = (dy / math.prod(leading)).expand(leading)  # dx[...] = dy[] / size(...)
+    dx = (dy / math.prod(leading)).expand(leading)  # dx[...] = dy[()] / size(...)
     return dx if needs is None or needs[0] else None
 
 

@@ -46,7 +46,7 @@ def mse_forward(x: Tensor, t: Tensor) -> tuple[Tensor, MseSaved]:
     """Returns loss and what the backward needs."""
     check_shapes("mse", ("x: ...", "t: ..."), x, t)
     x_minus_t = x - t  # x_minus_t[...] = x[...] - t[...]
-    loss = x_minus_t.square().mean()  # loss[] = mean(x_minus_t[...]**2, over=...)
+    loss = x_minus_t.square().mean()  # loss[()] = mean(x_minus_t[...]**2, over=...)
     return loss, MseSaved(x_minus_t)
 
 
@@ -56,7 +56,7 @@ def mse_backward(dloss: Tensor, x_minus_t: Tensor, *, needs: tuple[bool, ...] | 
     need_dx, need_dt = needs or (True,) * 2
     dt = None
     leading = x_minus_t.shape[:]
-    dx = 2 * dloss / math.prod(leading) * x_minus_t  # dx[...] = 2 * dloss[] / size(...) * x_minus_t[...]
+    dx = 2 * dloss / math.prod(leading) * x_minus_t  # dx[...] = 2 * dloss[()] / size(...) * x_minus_t[...]
     if need_dt:
         dt = -dx  # dt[...] = -dx[...]
     return MseGradients(dx if need_dx else None, dt)

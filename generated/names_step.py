@@ -185,7 +185,7 @@ def names_step_forward(
     counts_sum_inv = counts_sum.reciprocal()  # counts_sum_inv[n] = 1 / counts_sum[n]
     probs = counts.mul_(counts_sum_inv)  # probs[n, c] = counts_sum_inv[n] * counts[n, c]
     logprobs = torch.log(probs.gather(1, y.unsqueeze(1)).squeeze(1))  # logprobs[n] = log(probs[n, y[n]])
-    loss = -logprobs.mean()  # loss[] = -mean(logprobs[n], over=n)
+    loss = -logprobs.mean()  # loss[()] = -mean(logprobs[n], over=n)
     return loss, NamesStepSaved(embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e)
 
 
@@ -212,8 +212,8 @@ def names_step_backward(
     dC = dW1 = db1 = dW2 = db2 = None
     n = embcat.shape[0]
     t = ix.shape[1]
-    dlogits = dloss / n * probs  # dlogits[n, c] = dloss[] / size(n) * probs[n, c]
-    # dlogits[n, c] = dlogits, at [n, y[n]] += -dloss[] / size(n)
+    dlogits = dloss / n * probs  # dlogits[n, c] = dloss[()] / size(n) * probs[n, c]
+    # dlogits[n, c] = dlogits, at [n, y[n]] += -dloss[()] / size(n)
     dlogits.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
         dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
@@ -366,7 +366,7 @@ def names_step_stepwise_forward(
     counts_sum_inv = counts_sum.reciprocal()  # counts_sum_inv[n] = 1 / counts_sum[n]
     probs = counts_sum_inv * counts  # probs[n, c] = counts_sum_inv[n] * counts[n, c]
     logprobs = torch.log(probs.gather(1, y.unsqueeze(1)).squeeze(1))  # logprobs[n] = log(probs[n, y[n]])
-    loss = -logprobs.mean()  # loss[] = -mean(logprobs[n], over=n)
+    loss = -logprobs.mean()  # loss[()] = -mean(logprobs[n], over=n)
     return loss, NamesStepStepwiseSaved(
         embcat,
         bndiff,
@@ -420,7 +420,7 @@ def names_step_stepwise_backward(
     c = logits.shape[1]
     h_size = bndiff.shape[1]
     t = ix.shape[1]
-    # dlogprobs[n, c] = zeros, at [n, y[n]] += -dloss[] / size(n)
+    # dlogprobs[n, c] = zeros, at [n, y[n]] += -dloss[()] / size(n)
     dlogprobs = dloss.new_zeros(n, c).scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     dprobs = dlogprobs / probs  # dprobs[n, c] = dlogprobs[n, c] / probs[n, c]
     dcounts_sum_inv = (counts * dprobs).sum(1)  # dcounts_sum_inv[n] = sum(counts[n, c] * dprobs[n, c], over=c)
@@ -431,7 +431,7 @@ def names_step_stepwise_backward(
     dnorm_logits = counts * dcounts  # dnorm_logits[n, c] = counts[n, c] * dcounts[n, c]
     sum_dnorm_logits = dnorm_logits.sum(1)  # sum_dnorm_logits[n] = sum(dnorm_logits[n, c], over=c)
     dlogit_maxes = -sum_dnorm_logits  # dlogit_maxes[n] = -sum_dnorm_logits[n]
-    # sum_logit_maxes_logits[n] = sum(where(logits[n, c] == logit_maxes[n], 1, 0), over=c)
+    # sum_logit_maxes_logits[n] = sum(where(eq(logits[n, c], logit_maxes[n]), 1, 0), over=c)
     sum_logit_maxes_logits = (logits == logit_maxes).sum(1, keepdim=True)
     dlogits = where_by_bits(logits == logit_maxes, dlogit_maxes[:, None] / sum_logit_maxes_logits, 0) + dnorm_logits
     dlogits_sum = dlogits  # dlogits_sum[n, c] = dlogits[n, c]

@@ -41,7 +41,7 @@ def nll_forward(logp: Tensor, y: Tensor) -> tuple[Tensor, NllSaved]:
     """Returns loss and what the backward needs."""
     check_shapes("nll", ("logp: n c", "y (index): n"), logp, y)
     c = logp.shape[1]
-    loss = -logp.gather(1, y.unsqueeze(1)).mean()  # loss[] = -mean(logp[n, y[n]], over=n)
+    loss = -logp.gather(1, y.unsqueeze(1)).mean()  # loss[()] = -mean(logp[n, y[n]], over=n)
     return loss, NllSaved(y, c)
 
 
@@ -49,7 +49,7 @@ def nll_forward(logp: Tensor, y: Tensor) -> tuple[Tensor, NllSaved]:
 def nll_backward(dloss: Tensor, y: Tensor, c: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n = y.shape[0]
-    # dlogp[n, c] = zeros, at [n, y[n]] += -dloss[] / size(n)
+    # dlogp[n, c] = zeros, at [n, y[n]] += -dloss[()] / size(n)
     dlogp = dloss.new_zeros(n, c).scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))
     return dlogp if needs is None or needs[0] else None
 

@@ -43,7 +43,7 @@ def pow_forward(x: Tensor, exponent: float = 2.0) -> tuple[Tensor, PowSaved]:
 @in_float32
 def pow_backward(dy: Tensor, x: Tensor, exponent: float, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
-    # dx[...] = exponent * x[...]**where(exponent == 0, 0, exponent - 1) * dy[...]
+    # dx[...] = exponent * x[...]**where(eq(exponent, 0), 0, exponent - 1) * dy[...]
     dx = (x ** (0 if exponent == 0 else exponent - 1)).mul_(dy).mul_(exponent)
     return dx if needs is None or needs[0] else None
 

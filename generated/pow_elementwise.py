@@ -58,10 +58,10 @@ def pow_elementwise_backward(
     need_dx, need_dy = needs or (True,) * 2
     dx = dy = None
     if need_dx:
-        # dx[...] = dz[...] * where(y[...] == 0, 0, x[...]**(y[...] - 1) * y[...])
+        # dx[...] = dz[...] * where(eq(y[...], 0), 0, x[...]**(y[...] - 1) * y[...])
         dx = torch.where(y == 0, 0, (x ** (y - 1)).mul_(y)).mul_(dz)
     if need_dy:
-        # dy[...] = dz[...] * where(x[...] == 0, 0, log(x[...]) * z[...])
+        # dy[...] = dz[...] * where(eq(x[...], 0), 0, log(x[...]) * z[...])
         dy = torch.where(x == 0, 0, torch.log(x).mul_(z)).mul_(dz)
     return PowElementwiseGradients(dx, dy)
 

@@ -35,14 +35,14 @@ class RepeatNumberSaved(NamedTuple):
 def repeat_number_forward(a: Tensor, times: int) -> tuple[Tensor, RepeatNumberSaved]:
     """Returns y and what the backward needs."""
     check_shapes("repeat_number", ("a: ",), a)
-    y = a.expand(times)  # y[j] = a[]
+    y = a.expand(times)  # y[j] = a[()]
     return y, RepeatNumberSaved()
 
 
 @in_float32
 def repeat_number_backward(dy: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
-    da = dy.sum()  # da[] = sum(dy[j], over=j)
+    da = dy.sum()  # da[()] = sum(dy[j], over=j)
     return da if needs is None or needs[0] else None
 
 

@@ -45,7 +45,7 @@ class ScaleGradients(NamedTuple):
 def scale_forward(x: Tensor, a: Tensor) -> tuple[Tensor, ScaleSaved]:
     """Returns y and what the backward needs."""
     check_shapes("scale", ("x: ...", "a: "), x, a)
-    y = a * x  # y[...] = a[] * x[...]
+    y = a * x  # y[...] = a[()] * x[...]
     return y, ScaleSaved(x, a)
 
 
@@ -55,9 +55,9 @@ def scale_backward(dy: Tensor, x: Tensor, a: Tensor, *, needs: tuple[bool, ...] 
     need_dx, need_da = needs or (True,) * 2
     dx = da = None
     if need_dx:
-        dx = a * dy  # dx[...] = a[] * dy[...]
+        dx = a * dy  # dx[...] = a[()] * dy[...]
     if need_da:
-        da = (dy * x).sum()  # da[] = sum(dy[...] * x[...], over=...)
+        da = (dy * x).sum()  # da[()] = sum(dy[...] * x[...], over=...)
     return ScaleGradients(dx, da)
 
 

@@ -54,7 +54,7 @@ def sequence_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Sequen
     s = exp_z_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
     # logp[...] = z[..., y[...]] - m[...] - log(s[...])
     logp = z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s.squeeze(-1))
-    loss = -logp.mean()  # loss[] = -mean(logp[...], over=...)
+    loss = -logp.mean()  # loss[()] = -mean(logp[...], over=...)
     return loss, SequenceCrossEntropySaved(exp_z_minus_m, s, y)
 
 
@@ -64,9 +64,9 @@ def sequence_cross_entropy_backward(
 ) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     leading = exp_z_minus_m.shape[:-1]
-    # dz[..., c] = dloss[] / size(...) / s[...] * exp_z_minus_m[..., c]
+    # dz[..., c] = dloss[()] / size(...) / s[...] * exp_z_minus_m[..., c]
     dz = dloss / math.prod(leading) / s * exp_z_minus_m
-    # dz[..., c] = dz, at [..., y[...]] += -dloss[] / size(...)
+    # dz[..., c] = dz, at [..., y[...]] += -dloss[()] / size(...)
     dz.scatter_add_(-1, y.unsqueeze(-1), (-dloss / math.prod(leading)).expand(leading).unsqueeze(-1))
     return dz if needs is None or needs[0] else None
 

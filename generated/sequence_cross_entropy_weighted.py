@@ -59,10 +59,10 @@ def sequence_cross_entropy_weighted_forward(
     m = z.amax(-1, keepdim=True)  # m[...] = amax(z[..., c], over=c)
     exp_z_minus_m = (z - m).exp_()  # exp_z_minus_m[..., c] = exp(z[..., c] - m[...])
     s = exp_z_minus_m.sum(-1)  # s[...] = sum(exp_z_minus_m[..., c], over=c)
-    weight_sum = weight.sum()  # weight_sum[] = sum(weight[...], over=...)
+    weight_sum = weight.sum()  # weight_sum[()] = sum(weight[...], over=...)
     # logp[...] = z[..., y[...]] - m[...] - log(s[...])
     logp = z.gather(-1, y.unsqueeze(-1)).squeeze(-1) - m.squeeze(-1) - torch.log(s)
-    loss = -(weight * logp).sum() / weight_sum  # loss[] = -sum(weight[...] * logp[...], over=...) / weight_sum[]
+    loss = -(weight * logp).sum() / weight_sum  # loss[()] = -sum(weight[...] * logp[...], over=...) / weight_sum[()]
     return loss, SequenceCrossEntropyWeightedSaved(exp_z_minus_m, s, weight_sum, y, weight)
 
 
@@ -78,7 +78,7 @@ def sequence_cross_entropy_weighted_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
-    # dloss_weight_sum_weight[...] = dloss[] / weight_sum[] * weight[...]
+    # dloss_weight_sum_weight[...] = dloss[()] / weight_sum[()] * weight[...]
     dloss_weight_sum_weight = dloss / weight_sum * weight
     # dz[..., c] = dloss_weight_sum_weight[...] / s[...] * exp_z_minus_m[..., c]
     dz = (dloss_weight_sum_weight / s)[..., None] * exp_z_minus_m

@@ -54,7 +54,7 @@ def softmax_cross_entropy_forward(z: Tensor, y: Tensor) -> tuple[Tensor, Softmax
     p = u.div_(s)  # p[n, c] = u[n, c] / s[n]
     # logp[n] = z[n, y[n]] - m[n] - log(s[n])
     logp = z.gather(1, y.unsqueeze(1)).squeeze(1) - m.squeeze(1) - torch.log(s.squeeze(1))
-    loss = -logp.mean()  # loss[] = -mean(logp[n], over=n)
+    loss = -logp.mean()  # loss[()] = -mean(logp[n], over=n)
     return loss, SoftmaxCrossEntropySaved(p, y)
 
 
@@ -64,8 +64,8 @@ def softmax_cross_entropy_backward(
 ) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dloss and what the forward saved."""
     n = p.shape[0]
-    dz = dloss / n * p  # dz[n, c] = dloss[] / size(n) * p[n, c]
-    dz.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))  # dz[n, c] = dz, at [n, y[n]] += -dloss[] / size(n)
+    dz = dloss / n * p  # dz[n, c] = dloss[()] / size(n) * p[n, c]
+    dz.scatter_add_(1, y.unsqueeze(1), (-dloss / n).expand(n, 1))  # dz[n, c] = dz, at [n, y[n]] += -dloss[()] / size(n)
     return dz if needs is None or needs[0] else None
 
 

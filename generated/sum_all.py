@@ -36,14 +36,14 @@ def sum_all_forward(x: Tensor) -> tuple[Tensor, SumAllSaved]:
     """Returns y and what the backward needs."""
     check_shapes("sum_all", ("x: ...",), x)
     leading = x.shape[:]
-    y = x.sum()  # y[] = sum(x[...], over=...)
+    y = x.sum()  # y[()] = sum(x[...], over=...)
     return y, SumAllSaved(leading)
 
 
 @in_float32
 def sum_all_backward(dy: Tensor, leading: torch.Size, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
-    dx = dy.expand(leading)  # dx[...] = dy[]
+    dx = dy.expand(leading)  # dx[...] = dy[()]
     return dx if needs is None or needs[0] else None
 
 

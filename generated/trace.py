@@ -37,7 +37,7 @@ def trace_forward(x: Tensor) -> tuple[Tensor, TraceSaved]:
     """Returns y and what the backward needs."""
     check_shapes("trace", ("x: i i",), x)
     i, i2 = x.shape
-    y = x.diagonal().sum()  # y[] = sum(x[i, i], over=i)
+    y = x.diagonal().sum()  # y[()] = sum(x[i, i], over=i)
     return y, TraceSaved(i, i2)
 
 
@@ -45,7 +45,7 @@ def trace_forward(x: Tensor) -> tuple[Tensor, TraceSaved]:
 def trace_backward(dy: Tensor, i: int, i2: int, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     dx = dy.new_zeros(i, i2)
-    dx.diagonal().add_(dy)  # dx[i, i2] = zeros, at [i, i] += dy[]
+    dx.diagonal().add_(dy)  # dx[i, i2] = zeros, at [i, i] += dy[()]
     return dx if needs is None or needs[0] else None
 
 

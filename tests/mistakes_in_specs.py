@@ -226,7 +226,63 @@ MISTAKES = {
     "bool_output": (
         "f, x: tensor[n, d]",
         "f.z[n, d] = x[n, d] > 0\n    return f.z",
-        "op mine, equation z: the right side is a condition; write where(condition, 1, 0)",
+        "op mine, equation z: returns z, a condition; return real tensors only, such as f.y[…] = where(condition, 1, 0)",
+    ),
+    "condition_elsewhere": (
+        "f, x: tensor[n, d]",
+        "f.c[n, d] = x[n, d] > 0\n    f.z[n] = where(f.c[n, 0], x[n, 0], 0)\n    return f.z",
+        "op mine, equation z: c is a condition over [n, d] but is read as c[n, 0]; "
+        "give it one axis for each, or a number of it an equation, where(f.c[n, d], 1, 0)",
+    ),
+    "condition_merged": (
+        "f, x: tensor[n, d]",
+        "f.c[(n, d),] = x[n, d] > 0\n    return f.c",
+        "op mine, equation c: a condition is over merged axes; name it over each: f.c[t, e], not f.c[(t, e),]",
+    ),
+    "condition_free_axis": (
+        "f, x: tensor[n, d]",
+        "f.c[n] = x[n, d] > 0\n    return f.c",
+        "op mine, equation c: axis d stands on the right only; "
+        "put d on the left, or say how it is reduced: sum(…, over=d); its length is size(d)",
+    ),
+    "condition_by_name_summed": (
+        "f, x: tensor[n, d]",
+        "f.c[n, d] = x[n, d] > 0\n    f.z[n] = sum(f.c[n, d], over=d)\n    return f.z",
+        "op mine, equation z: calculates with a condition, x[n, d] > 0; write where(condition, 1, 0)",
+    ),
+    "length_of_values": (
+        "f, x: tensor[n, d]",
+        "length(k, size(d) + x[0, 0])\n    f.z[n, k] = x[n, k]\n    return f.z",
+        "op mine: x[0, 0] + size(d) is no length of axis k; "
+        "write it of other lengths and whole numbers: length(u, size(t) + 1)",
+    ),
+    "length_of_itself": (
+        "f, x: tensor[n, d]",
+        "length(k, size(k) + 1)\n    f.z[n, k] = x[n, k]\n    return f.z",
+        "op mine: size(k) + 1 is no length of axis k; "
+        "write it of other lengths and whole numbers: length(u, size(t) + 1)",
+    ),
+    "length_twice": (
+        "f, x: tensor[n, d]",
+        "length(k, 2)\n    length(k, 3)\n    f.z[n, k] = x[n, k]\n    return f.z",
+        "op mine: the length of k is 2 already; say it of one axis, once",
+    ),
+    "length_of_argument": (
+        "f, x: tensor[n, d], part: length(k)",
+        "length(k, 2)\n    f.z[n, k] = x[n, k]\n    return f.z",
+        "op mine: the length of axis k is the argument part, and said in the body; leave one of them out",
+    ),
+    "length_unsaid": (
+        "f, x: tensor[n, d]",
+        "length(k)\n    f.z[n, k] = x[n, k]\n    return f.z",
+        "op mine: length(k) stands in its body without one; "
+        "an argument is heads: length(h), and above the equations stands length(u, size(t) + 1)",
+    ),
+    "length_too_long": (
+        "f, x: tensor[n, d]",
+        "length(k, size(d) + 1)\n    f.z[n, k] = x[n, k]\n    return f.z",
+        "op mine, equation z: x[n, k] needs size(d) + 1 places of axis d, which never has more than size(d); "
+        "give axes whose lengths differ names of their own",
     ),
     "annot_number": (
         "f, x: tensor[n, 3]",

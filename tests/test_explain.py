@@ -97,7 +97,8 @@ def test_an_unknown_stage_and_an_unknown_axis_are_refused() -> None:
     with pytest.raises(DeriveError) as refused:
         explain(derivation_of(find("tanh")), "magic")
     assert str(refused.value) == (
-        "op tanh: there is no stage magic; show one of equations, adjoint, collapse, program, saving, code, latex"
+        "op tanh: there is no stage magic; "
+        "show one of equations, adjoint, collapse, program, saving, code, latex, specs"
     )
     with pytest.raises(DeriveError) as refused:
         printed("batchnorm", "saving", q=3)

@@ -20,6 +20,7 @@ from derive.show.document import document
 from derive.show.explain import STAGES
 from derive.show.explain import explain as explained
 from derive.show.report import compare, table, write_table
+from derive.show.specs import specs
 
 _DIGITS = 18
 """Of a length: as many as PyTorch takes."""
@@ -64,6 +65,8 @@ def explain(
         print(document(derivation), end="")
     elif stage == "code" and not console.is_terminal:
         print(render(derivation), end="")
+    elif stage == "specs" and not console.is_terminal:
+        print(specs(derivation), end="")
     else:
         console.print(explained(derivation, stage, lengths), highlight=False)
 

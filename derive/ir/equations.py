@@ -173,6 +173,7 @@ class SizeRule:
     position: int = 0
     formula: Expr | None = None
     given: str | None = None  # the argument that is this length
+    said: bool = False  # by the body: length(u, …)
     around: Axis | None = None  # whose places it has, and others in front of them or behind
 
 

@@ -12,7 +12,7 @@ after every pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -38,7 +38,7 @@ class Num:
     def __str__(self) -> str:
         value = self.value
         if not isinstance(value, Fraction):
-            return str(value)
+            return str(value).replace("inf", "oo")
         return with_exponent(value) or decimal(value) or _quotient(value)
 
 
@@ -134,13 +134,19 @@ def _stepped(steps: Iterable[tuple[Index, int]], offset: Node) -> str:
     return " - ".join([" + ".join(ahead), *(part for part, is_added in parts if not is_added)])
 
 
+def written(index: Sequence[Index]) -> str:
+    """What stands between the brackets behind a tensor: `n, (h, k)`, and `()` where it has no dimensions."""
+    comma = "," if len(index) == 1 and isinstance(index[0], Merged) else ""
+    return ", ".join(map(str, index)) + comma or "()"
+
+
 @dataclass(frozen=True)
 class Read:
     name: str
     index: tuple[Index, ...]
 
     def __str__(self) -> str:
-        return f"{self.name}[{', '.join(map(str, self.index))}]"
+        return f"{self.name}[{written(self.index)}]"
 
 
 @dataclass(frozen=True)
@@ -168,29 +174,34 @@ class Call:
         return hash((self.fn, self.args))
 
     def __str__(self) -> str:
-        if self.fn == "neg":
-            return f"-{_operand(self.args[0], 2)}"
+        if self.fn in _CONSTANTS:
+            return _CONSTANTS[self.fn]
+        if self.fn in _PREFIXES:
+            return f"{_PREFIXES[self.fn]}{_operand(self.args[0], _BINDS['mul'])}"
         if self.fn not in _SIGNS:
             name = "abs" if self.fn == "absolute" else self.fn
             return f"{name}({', '.join(map(str, self.args))})"
-        sign, level = _SIGNS[self.fn]
-        left, right = self.args
-        return f"{_operand(left, level + (self.fn == 'pow'))}{sign}{_operand(right, level + (self.fn != 'add'))}"
+        level, first = _BINDS[self.fn], _operand(self.args[0], _BINDS[self.fn] + (self.fn == "pow"))
+        others = (_operand(a, level + (self.fn not in ("add", "and", "or"))) for a in self.args[1:])
+        return _SIGNS[self.fn].join([first, *others])
 
 
-_SIGNS = {"lt": (" < ", 0), "le": (" <= ", 0), "gt": (" > ", 0), "ge": (" >= ", 0), "eq": (" == ", 0),
-          "ne": (" != ", 0), "add": (" + ", 1), "sub": (" - ", 1), "mul": (" * ", 2), "div": (" / ", 2),
-          "pow": ("**", 4)}  # fmt: skip
+_CONSTANTS = {"pi": "pi", "e": "exp(1)"}
+_PREFIXES = {"neg": "-", "not": "~"}
+_SIGNS = {"lt": " < ", "le": " <= ", "gt": " > ", "ge": " >= ", "or": " | ", "and": " & ", "add": " + ", "sub": " - ",
+          "mul": " * ", "div": " / ", "floordiv": " // ", "mod": " % ", "pow": "**"}  # fmt: skip
+_BINDS = {fn: k for k, fns in enumerate((("lt", "le", "gt", "ge"), ("or",), ("and",), ("add", "sub", "neg"),
+          ("mul", "div", "floordiv", "mod"), ("not",), ("pow",))) for fn in fns}  # fmt: skip
+"""How tightly each binds, as in Python: a call and an element most tightly of all."""
 
 
 def _operand(node: Node, level: int) -> str:
     """An operand, in parentheses where it binds less tightly than what it stands in."""
+    binds = len(_BINDS)
     if isinstance(node, Call):
-        binds = 1 if node.fn == "neg" else _SIGNS.get(node.fn, ("", 5))[1]
-    elif isinstance(node, Num):
-        binds = 1 if node.value < 0 else 2 if "/" in str(node) else 5
-    else:
-        binds = 5
+        binds = _BINDS.get(node.fn, binds)
+    elif isinstance(node, Num) and (node.value < 0 or "/" in str(node)):
+        binds = _BINDS["add" if node.value < 0 else "mul"]
     return f"({node})" if binds < level else str(node)
 
 
@@ -229,7 +240,8 @@ class Scan:
     kind: str = "sum"
 
     def __str__(self) -> str:
-        return f"{self.kind}({self.body}, over={Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))})"
+        asked = Call(self.relation, (AxisValue(self.over), AxisValue(self.to)))
+        return str(Reduce(self.kind, (self.over,), Call("where", (asked, self.body, NOTHING[self.kind]))))
 
 
 @dataclass(frozen=True)
@@ -258,6 +270,9 @@ class Shares:
         return str(Call("div", (exponential, total)))
 
 
+NOTHING = {"sum": Num(Fraction(0)), "amax": Num(float("-inf")), "amin": Num(float("inf"))}
+"""What a reduction over no places is."""
+
 Node = Join | Scan | Shares | Num | Scal | SizeOf | AxisValue | Read | Call | Reduce
 Index = str | Merged | Place | PartOf | Read | Window | Arithmetic
 
@@ -277,7 +292,7 @@ class Assign:
         return self.axes
 
     def __str__(self) -> str:
-        return f"{self.name}[{', '.join(map(str, self.axes))}] = {self.value}"
+        return f"{self.name}[{written(self.axes)}] = {self.value}"
 
 
 @dataclass(frozen=True)
@@ -305,7 +320,7 @@ class Scatter:
     @property
     def start(self) -> Num:
         """What every place holds before."""
-        return Num(Fraction(0)) if self.kind == "sum" else Num(float("-inf" if self.kind == "amax" else "inf"))
+        return NOTHING[self.kind]
 
 
 Statement = Assign | Scatter

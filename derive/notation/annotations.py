@@ -11,6 +11,7 @@ from sympy import Expr
 from derive.errors import DeriveError
 from derive.ir.equations import Operand
 from derive.ir.terms.axes import PACK, Axis
+from derive.notation.handles import RECORDING
 
 RESERVED = frozenset({
     "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
@@ -99,12 +100,20 @@ scalar = Kind("scalar", axes=())
 
 
 class Length:
-    """A whole number that is the length of an axis: `heads: length(h)`."""
+    """A whole number that is the length of an axis, `heads: length(h)`; in a body `length(u, size(t) + 1)` says it."""
 
-    def __call__(self, axis: Axis) -> Kind:
+    def __call__(self, axis: Axis, places: Any = None) -> Kind | None:
         if not isinstance(axis, Axis):
             raise DeriveError(f"length({axis!r}): not an axis", fix='declare it with axes("…")')
-        return Kind("length", axis, axes=())
+        recorder = RECORDING.get()
+        if recorder is None and places is None:
+            return Kind("length", axis, axes=())
+        if recorder is None or places is None:
+            missing = "outside a spec" if recorder is None else "in its body without one"
+            fix = "an argument is heads: length(h), and above the equations stands length(u, size(t) + 1)"
+            raise DeriveError(f"length({axis}{'' if places is None else ', …'}) stands {missing}", fix=fix)
+        recorder.say_length(axis, places)
+        return None
 
     def __getitem__(self, key: Any) -> Kind:
         raise DeriveError("length[…] has axes", fix="name the axis in round brackets: length(h)")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from sympy import Expr, sympify
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
-from derive.ir.equations import Operand
+from derive.ir.equations import Equation, Operand
 from derive.ir.terms.axes import PACK, Axis
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.indices import Merge, blocks
@@ -23,12 +24,22 @@ class Recorder(Protocol):
     operands: dict[str, Operand]
     tensors: dict[str, tuple[Tensor, tuple[Expr, ...]]]
     results: set[str]
+    lengths: dict[Axis, Expr]
+    calls: int
 
-    def read(self, name: str, key: tuple[Expr, ...]) -> Expr: ...
+    def read(self, name: str, key: tuple[Expr, ...]) -> Expr | Boolean: ...
 
     def define(self, name: str, key: tuple[Expr, ...], value: Any) -> None: ...
 
     def rename(self, old: str, new: str) -> None: ...
+
+    def say_length(self, axis: Axis, places: Any) -> None: ...
+
+    def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any: ...
+
+
+RECORDING: ContextVar[Recorder | None] = ContextVar("RECORDING", default=None)
+"""What records the spec that is being read, for words that stand in its body by themselves."""
 
 
 class Handle:
@@ -44,7 +55,7 @@ class Handle:
             fix="write an equation, f.y[…] = …: dtypes, devices and gradients are those of the caller's tensors",
         )  # fmt: skip
 
-    def __getitem__(self, key: Any) -> At:
+    def __getitem__(self, key: Any) -> Expr | Boolean:
         return self._recorder.read(self._name, _indices(key))
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -53,8 +53,11 @@ def _spliced_index(index: Expr, axes: Spliced, symbols: dict[Basic, Basic]) -> t
 
 def inline_call(
     op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Tensors, operands: dict[str, Operand], prefix: str
-) -> tuple[list[Equation], tuple[str, ...]]:
-    """The callee's equations under `prefix`, and the names of its outputs there; `operands` are the caller's."""
+) -> tuple[list[Equation], tuple[str, ...], dict[Axis, Expr]]:
+    """The callee's equations under `prefix`, the names of its outputs there, and the lengths that it says of axes.
+
+    `operands` are the caller's.
+    """
     given = _bind_arguments(op, args, kwargs)
     symbols, axes = _arguments(op, given, tensors)
     check_arguments(op, given, tensors, operands)
@@ -78,7 +81,8 @@ def inline_call(
         called = equation.name not in op.outputs
         sums = tuple(g.changed(lambda t: splice(t, axes, symbols)) for g in equation.sums)
         out.append(replace(made, target=new, called=called, guard=equation.guard, first=equation.first, sums=sums))
-    return out, tuple(prefix + name for name in op.outputs)
+    said = {axes[r.axis][0]: splice(r.formula, axes, symbols) for r in op.sizes if r.said and r.formula is not None}
+    return out, tuple(prefix + name for name in op.outputs), {a: n for a, n in said.items() if isinstance(a, Axis)}
 
 
 def _arguments(op: Op, given: dict[str, Any], tensors: Tensors) -> tuple[dict[Basic, Basic], Spliced]:

@@ -22,10 +22,12 @@ _Declared = Mapping[str, tuple[Tensor, tuple[Expr, ...]]]
 _Lengths = tuple[Expr, ...]
 
 
-def apart_by_length(equations: Sequence[Equation], operands: Iterable[Operand], declared: _Declared) -> list[Equation]:
+def apart_by_length(
+    equations: Sequence[Equation], operands: Iterable[Operand], declared: _Declared, said: Mapping[Axis, Expr]
+) -> list[Equation]:
     """The equations with an axis that is only summed over under a name for each length that its sums give it."""
     operands = tuple(operands)
-    kept = {a for o in operands for a in (*o.axes, *o.declared, o.ranges_over)}
+    kept = {*said, *(a for o in operands for a in (*o.axes, *o.declared, o.ranges_over))}
     kept |= {a for e in equations if e.given and not e.guard for a in e.axes}
     known = {a.base for a in kept if a is not None} | {a.base for e in equations for a in _axes(e)}
     out = list(equations)
@@ -35,7 +37,7 @@ def apart_by_length(equations: Sequence[Equation], operands: Iterable[Operand], 
             asked = next((e for e in out if axis not in _axes(e) and Size(axis) in _lengths_in(e)), None)
             if asked is not None and len(names) > 1:
                 raise _one_length_asked(axis, list(names)).within(equation=asked.name)
-            if set(names.values()) <= told(operands, tuple(renamed)).keys():
+            if set(names.values()) <= told(operands, tuple(renamed), said).keys():
                 out, known = renamed, known | {a.base for a in names.values()}
     return out
 

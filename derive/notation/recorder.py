@@ -7,17 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Expr
+from sympy import Basic, Expr, Max, Min
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
 from derive.facts.interpreter import facts_by, signs
 from derive.facts.lengths.sizes import closed, size_of, told
 from derive.ir.equations import Equation, Operand
-from derive.ir.terms.axes import Axis, Size, free_axes
+from derive.ir.terms.axes import Axis, Rest, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat, Where
-from derive.ir.terms.elements import At, Tensor, reads_of
+from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
 from derive.ir.terms.indices import Merge, Prefix
+from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.names import free_name
 from derive.ir.terms.reductions import Reduce
 from derive.notation.checks import check_axes, check_functions, check_no_concat, check_read, from_the_end
@@ -46,6 +47,8 @@ class Recorder:
     infinite: set[str] = field(default_factory=set)  # equations whose elements may be -oo or oo
     invented: set[str] = field(default_factory=set)  # equations that the spec did not write, under names of ours
     added: Written = field(default_factory=dict)  # what was added to what
+    conditions: dict[str, tuple[tuple[Expr, ...], Boolean]] = field(default_factory=dict)  # names for them, with axes
+    lengths: dict[Axis, Expr] = field(default_factory=dict)  # of axes, as the body says them
     circled: dict[tuple[str, int, int, int], str] = field(default_factory=dict)  # what has the other end around it
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
 
@@ -57,9 +60,11 @@ class Recorder:
     @property
     def taken(self) -> set[str]:
         """The names that no other equation may have, those of numbers among them."""
-        return set(self.tensors) | set(self.operands)
+        return set(self.tensors) | set(self.operands) | set(self.conditions)
 
-    def read(self, name: str, key: tuple[Expr, ...]) -> Expr:
+    def read(self, name: str, key: tuple[Expr, ...]) -> Expr | Boolean:
+        if name in self.conditions:
+            return self._asked(name, key)
         known = self.tensors.get(name)
         if known and len(known[1]) == len(key):
             key = tuple(from_the_end(At(known[0], *key), i, d) for i, d in zip(key, known[1], strict=True))
@@ -71,6 +76,34 @@ class Recorder:
         tensor = unsigned(made, self.infinite) if made else known[0] if known else Tensor(name)
         self.written.append(At(tensor, *key))  # checked with its equation, which is not known yet
         return self.written[-1]
+
+    def _asked(self, name: str, key: tuple[Expr, ...]) -> Boolean:
+        """A condition that has a name, asked by other axes."""
+        axes, condition = self.conditions[name]
+        if len(key) != len(axes) or not all(isinstance(i, Axis) for i in key):
+            own, read = (", ".join(map(str, index)) or "()" for index in (axes, key))
+            raise DeriveError(
+                f"{name} is a condition over [{own}] but is read as {name}[{read}]", op=self.name,
+                fix=f"give it one axis for each, or a number of it an equation, where(f.{name}[{own}], 1, 0)",
+            )  # fmt: skip
+        made: Boolean = condition.xreplace(dict(zip(axes, key, strict=True)))
+        return made
+
+    def _name_condition(self, name: str, key: tuple[Expr, ...], asked: Boolean, known: Mapping[Basic, Tensor]) -> None:
+        """An equation whose right side is a condition: a name for it. What it reduces is a tensor, made once."""
+        axes = self._check_left(name, key)
+        if axes != key:
+            raise DeriveError("a condition is over merged axes", fix="name it over each: f.c[t, e], not f.c[(t, e),]")
+        for r in sorted(asked.atoms(Reduce), key=lambda r: r.sort_key()):
+            if asked.has(r):  # and not only in one that has a name by now
+                made = free_name(f"{name}_{r.kind}", self.taken | {name})
+                own = tuple(sorted_axes(free_axes(r)))
+                self._invent(made, own, as_recorded(r, known))
+                asked = asked.xreplace({r: self.read(made, own)})
+        recorded = as_recorded(asked, known)
+        self._check_reads(recorded, name)
+        check_axes(axes, recorded, (), name)
+        self.conditions[name] = (axes, asked)
 
     def _turned(self, name: str, key: tuple[Expr, ...], turns: list[Wrapped]) -> Expr:
         """A read that goes on at the other end of an axis; along a second axis, of a tensor that is turned already."""
@@ -110,6 +143,21 @@ class Recorder:
         self.equations[-1] = replace(self.equations[-1], given=False)
         self.invented.add(name)
 
+    def say_length(self, axis: Axis, places: Any) -> None:
+        """`length(u, size(t) + 1)` in the body. Raises DeriveError where that is no length, or a second one."""
+        with unwatched():
+            length = expression(places).replace(maximum, _larger).replace(minimum, Min)
+            if axis.is_pack or axis.fixed is not None or axis in self.lengths:
+                known = "is that of several axes" if axis.is_pack else f"is {axis.fixed or self.lengths[axis]} already"
+                raise DeriveError(f"the length of {axis} {known}", op=self.name, fix="say it of one axis, once")
+            of_others = length.xreplace({Size(a): n for a, n in self.lengths.items()})
+            if of_others.has(Size(axis)) or not isinstance(length, Expr) or length.atoms(Axis, Scalar, At, Reduce):
+                raise DeriveError(
+                    f"{length} is no length of axis {axis}", op=self.name,
+                    fix="write it of other lengths and whole numbers: length(u, size(t) + 1)",
+                )  # fmt: skip
+            self.lengths[axis] = length
+
     def _equation(self, name: str) -> Equation | None:
         return next((e for e in self.equations if e.name == name), None)
 
@@ -118,6 +166,9 @@ class Recorder:
             with unwatched():
                 known = {unsigned(e, self.infinite): e.target for e in self.equations}
                 found = expression(value)
+                if isinstance(found, Boolean) and not isinstance(found, Expr):  # a number's symbol may be either
+                    self._name_condition(name, key, found, known)
+                    return
                 before = len(self.equations)
                 self._define(name, key, as_recorded(found, known))
                 sums = tuple(g.changed(lambda t: as_recorded(t, known)) for g in groupings(found, self.added))
@@ -126,22 +177,8 @@ class Recorder:
             raise error.within(self.name, name) from None
 
     def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
-        self._check_new(name)
-        if isinstance(rhs, Boolean) and not isinstance(rhs, Expr):  # a number's symbol may be either
-            raise DeriveError("the right side is a condition", fix="write where(condition, 1, 0)")
-        left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
-        for a in left:
-            if not isinstance(a, Axis):
-                raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
-        if len(set(left)) != len(left):
-            raise DeriveError(
-                "an axis stands twice on the left",
-                fix="use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
-            )
-        for at in reads_of(rhs):
-            own = self._as_indexed(at, self.tensors[at.name][1]) if at.name in self.tensors else None
-            declared = self.operands[at.name].declared if at.name in self.operands else ()
-            check_read(at, own, list(self.tensors), self.ranges, name, declared)
+        left = self._check_left(name, key)
+        self._check_reads(rhs, name)
         check_functions(rhs, name)
         before = len(self.equations)
         dims = {n: index for n, (_, index) in self.tensors.items()}
@@ -167,6 +204,27 @@ class Recorder:
             self._add([equation])
             self.invented |= {equation.name} - {name}
 
+    def _check_reads(self, rhs: Basic, name: str) -> None:
+        """Every element that the right side of an equation reads is one of a tensor that is known by then."""
+        for at in reads_of(rhs):
+            own = self._as_indexed(at, self.tensors[at.name][1]) if at.name in self.tensors else None
+            declared = self.operands[at.name].declared if at.name in self.operands else ()
+            check_read(at, own, list(self.tensors), self.ranges, name, declared)
+
+    def _check_left(self, name: str, key: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """The axes on the left of an equation, merged ones taken apart."""
+        self._check_new(name)
+        left = tuple(a for i in key for a in (i.args if isinstance(i, Merge) else (i,)))
+        for a in left:
+            if not isinstance(a, Axis):
+                raise DeriveError(f"the left side holds {a}, which is no axis", fix=_left_instead(a))
+        if len(set(left)) != len(left):
+            raise DeriveError(
+                "an axis stands twice on the left",
+                fix="use delta(i, j) on the right for a diagonal, or another axis for all pairs: f.y[i, j]",
+            )
+        return left
+
     def _as_indexed(self, at: At, dims: tuple[Expr, ...]) -> tuple[Expr, ...]:
         """What the dimensions of a tensor run over, each that is as long as its index tells by the axis of that.
 
@@ -177,7 +235,7 @@ class Recorder:
         over = [self.ranges.get(i.name) if isinstance(i, At) else None for i in at.index]
         if all(axis in (None, dim) for axis, dim in zip(over, dims, strict=True)):
             return dims
-        rules = told(tuple(self.operands.values()), tuple(self.equations))
+        rules = told(tuple(self.operands.values()), tuple(self.equations), self.lengths)
         pairs = zip(over, dims, strict=True)
         return tuple(a if a and closed(Size(a), rules) == closed(size_of(dim), rules) else dim for a, dim in pairs)
 
@@ -230,15 +288,18 @@ class Recorder:
             self.tensors[b] = (swap[target], key)
         self.infinite = {names.get(n, n) for n in self.infinite}
         self.invented = {names.get(n, n) for n in self.invented}
-        self.circled = {
-            (names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()
-        }
+        self.circled = {(names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()}
 
     def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
         self._add(inlined)
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles
+
+
+def _larger(one: Expr, other: Expr) -> Expr:
+    """The larger of two lengths; what is left of one, where the other is 0."""
+    return Rest(other if one == 0 else one) if 0 in (one, other) else Max(one, other)
 
 
 def _left_instead(index: Expr) -> str:

@@ -32,6 +32,11 @@ def outputs_of(returned: Any, recorder: Recorder) -> tuple[str, ...]:
             raise ReturnedError(
                 f"returns its input {name}", op=recorder.name, fix="return what an equation defines, such as f.y"
             )
+        if name in recorder.conditions:
+            raise ReturnedError(
+                f"returns {name}, a condition", op=recorder.name, equation=name,
+                fix="return real tensors only, such as f.y[…] = where(condition, 1, 0)",
+            )  # fmt: skip
         if name not in recorder.tensors:
             raise ReturnedError(
                 f"returns {name}, which no equation defines", op=recorder.name, fix=f"write f.{name}[…] = …"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from derive.ir.terms.elements import Scalar
 from derive.notation.annotations import operand
 from derive.notation.bound_axes import over_own_axes
 from derive.notation.decimals import exact_from_the_start
-from derive.notation.handles import Frame, Handle
+from derive.notation.handles import RECORDING, Frame, Handle
 from derive.notation.inline import inline_call
 from derive.notation.local_axes import apart_by_length
 from derive.notation.mistakes import (
@@ -41,8 +40,6 @@ from derive.rules.index import computed_places, reached_places
 from derive.rules.order import ENDS, said_in_full
 from derive.rules.splitting import places_apart
 
-_recording: ContextVar[Recorder | None] = ContextVar("_recording", default=None)
-
 
 class OpCall:
     """An op as the spec's author holds it: `op` is its data; calling it inside another spec inlines its equations."""
@@ -52,7 +49,7 @@ class OpCall:
         self.__doc__, self.__name__ = op.doc, op.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        recorder = _recording.get()
+        recorder = RECORDING.get()
         if recorder is None:
             raise DeriveError(
                 f"{self.op.name} is called outside a spec",
@@ -61,9 +58,10 @@ class OpCall:
         prefix = f"{self.op.name}_call{recorder.calls}__"
         recorder.calls += 1
         try:
-            inlined, outputs = inline_call(self.op, args, kwargs, recorder.tensors, recorder.operands, prefix)
+            inlined, outputs, lengths = inline_call(self.op, args, kwargs, recorder.tensors, recorder.operands, prefix)
         except DeriveError as error:
             raise error.within(recorder.name) from None
+        recorder.lengths = {**lengths, **recorder.lengths}
         return recorder.bind(inlined, outputs)
 
     def __repr__(self) -> str:
@@ -95,12 +93,13 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     returned = _run(function, recorder, operands)
     outputs = outputs_of(returned, recorder)
     recorder.guard(outputs)
-    recorder.hold(apart_by_length(places_apart(recorder.equations, operands), operands, recorder.tensors))
+    apart = places_apart(recorder.equations, operands)
+    recorder.hold(apart_by_length(apart, operands, recorder.tensors, recorder.lengths))
     recorder.hold(over_own_axes(recorder.equations, operands, recorder.tensors))
-    sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written)
+    sizes = size_rules(operands, tuple(recorder.equations), name, recorder.written, recorder.lengths)
     declared = {key: dims for key, (_, dims) in recorder.tensors.items()}
-    equations = read_prefixes(tuple(recorder.equations), declared, sizes)
-    needs = requirements(operands, equations, sizes)
+    equations = read_prefixes(tuple(recorder.equations), declared, sizes, recorder.lengths)
+    needs = requirements(operands, equations, sizes, recorder.lengths)
     made = Op(
         name=name,
         doc=printable(inspect.getdoc(function) or ""),
@@ -132,7 +131,7 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
     """What the function returns, its equations recorded; Python's complaints in the notation's words."""
     args = [_argument(o, recorder) for o in operands]
     file = function.__code__.co_filename
-    token = _recording.set(recorder)
+    token = RECORDING.set(recorder)
     try:
         with refused(file), taken_first(file, recorder.added), exact_from_the_start():
             return function(Frame(recorder), *args)
@@ -152,7 +151,7 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
             raise
         raise mistake from None
     finally:
-        _recording.reset(token)
+        RECORDING.reset(token)
 
 
 def _argument(o: Operand, recorder: Recorder) -> Any:

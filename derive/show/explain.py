@@ -33,18 +33,19 @@ from derive.ir.words import text
 from derive.pipeline import Derivation, alternatives, stepwise_program
 from derive.show.document import document
 from derive.show.report import largest
+from derive.show.specs import specs
 
 # --- stages -----------------------------------------------------------------------------------------------
 
 
 def explain(derivation: Derivation, show: str | None = None, sizes: Mapping[str, int] | None = None) -> RenderableType:
-    """All of a derivation but its code and LaTeX, or one stage of it: a key of `STAGES`.
+    """All of a derivation but its files, or one stage of it: a key of `STAGES`.
 
     `sizes` are example lengths of axes for the bytes kept. Raises DeriveError for an unknown stage or axis.
     """
     if show is not None and show not in STAGES:
         raise DeriveError(f"there is no stage {show}", op=derivation.op.name, fix=f"show one of {', '.join(STAGES)}")
-    wanted = [show] if show is not None else [s for s in STAGES if s not in ("code", "latex")]
+    wanted = [show] if show is not None else [s for s in STAGES if s not in _FILES]
     parts: list[RenderableType] = [_head(derivation)]
     for stage in wanted:
         title, body = STAGES[stage]
@@ -210,6 +211,13 @@ def _latex(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:
     yield Syntax(document(d), "latex", background_color="default")
 
 
+def _specs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:
+    yield Syntax(specs(d), "python", background_color="default")
+
+
+_FILES = ("code", "latex", "specs")
+"""Stages that are files of their own."""
+
 _Stage = Callable[[Derivation, Mapping[str, int]], Iterable[RenderableType]]
 
 STAGES: Mapping[str, tuple[str, _Stage]] = {
@@ -220,5 +228,6 @@ STAGES: Mapping[str, tuple[str, _Stage]] = {
     "saving": ("Kept from the forward", _saving),
     "code": ("Code", _code),
     "latex": ("LaTeX", _latex),
+    "specs": ("The backward as specs", _specs),
 }
 """What can be shown, in the order of the road: each stage's title, and what prints it."""

@@ -65,7 +65,7 @@ BROKEN = [
     ("use inside a slot", Scatter("y", ("n",), (Read("z", ("k",)),), Read("ix", ("k",))),
      "y[n] = zeros, at [z[k]] += ix[k] reads z before it is defined"),
     ("wrong rank", Assign("y", ("n",), Read("x", ("n",))), "y[n] = x[n] gives x 1 indices"),
-    ("unknown number", Assign("y", (), Scal("rate")), "y[] = rate reads the unknown number rate"),
+    ("unknown number", Assign("y", (), Scal("rate")), "y[()] = rate reads the unknown number rate"),
     ("stray axis", Assign("y", ("n",), x), "y[n] = x[n, d]: axis d is free on the right alone"),
     ("stray axis of a gather", Assign("y", ("d",), Read("x", (Read("ix", ("k",)), "d"))),
      "y[d] = x[ix[k], d]: axis k is free on the right alone"),
@@ -82,8 +82,8 @@ BROKEN = [
      "y[n, d] = x[n, d] / (sign(x[n, d]) - sign(x[n, d])) divides by 0"),
     ("division by a sum of 0", Assign("y", ("n",), Call("div", (HALF, Reduce("sum", ("d",), Call("mul", (x, ZERO)))))),
      "y[n] = 1/2 / sum(x[n, d] * 0, over=d) divides by 0"),
-    ("a power below 0 of 0", Assign("y", (), Call("pow", (ZERO, Num(Fraction(-2))))), "y[] = 0**(-2) divides by 0"),
-    ("a root of 0 below", Assign("y", (), Call("rsqrt", (ZERO,))), "y[] = rsqrt(0) divides by 0"),
+    ("a power below 0 of 0", Assign("y", (), Call("pow", (ZERO, Num(Fraction(-2))))), "y[()] = 0**(-2) divides by 0"),
+    ("a root of 0 below", Assign("y", (), Call("rsqrt", (ZERO,))), "y[()] = rsqrt(0) divides by 0"),
 ]  # fmt: skip
 
 

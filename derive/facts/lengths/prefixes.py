@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sympy import Add, Expr, Integer, Min, floor
@@ -16,13 +16,16 @@ from derive.ir.terms.indices import Prefix
 from derive.ir.terms.windows import is_window
 
 
-def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[SizeRule, ...]) -> tuple[Equation, ...]:
+def read_prefixes(
+    equations: tuple[Equation, ...], dims: Dims, sizes: tuple[SizeRule, ...], said: Mapping[Axis, Expr]
+) -> tuple[Equation, ...]:
     """The equations with every plain read of a longer dimension marked as a read of its first places.
 
     A dimension is longer where the axis is as long as some window allows, where a window runs over the same dimension
     by the same axis (`x[t]` beside `x[t + 1]`), and where lengths prove it (a piece of what was joined, or both are
     numbers), or the axis is that of the first piece, though what stands behind it is one place. It may be longer where
-    the length of the axis is an argument: how many places are read is what the caller says then.
+    the length of the axis is an argument: how many places are read is what the caller says then. And it is where the
+    body says that the axis has another length.
     """
     rules = {r.axis: r for r in sizes}
     first = {along: own for along, own in _first_pieces(equations).items() if rules[along].formula is not None}
@@ -43,8 +46,8 @@ def read_prefixes(equations: tuple[Equation, ...], dims: Dims, sizes: tuple[Size
         formula = rules[i].formula
         if formula is not None and not isinstance(formula, Size | Integer) and formula != Size(dim):
             return True
-        longer = closed(size_of(dim), rules) - closed(Size(i), rules)
-        if rules[i].given is not None and longer != 0:
+        longer = closed(said.get(dim, size_of(dim)), rules) - closed(said.get(i, Size(i)), rules)
+        if (rules[i].given is not None or {i, dim} & said.keys()) and longer != 0:
             return True
         return (name, slot, i) in slid or first.get(dim) == {i} or _is_longer(longer)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
@@ -22,22 +22,42 @@ Rules = dict[Axis, SizeRule]
 
 
 def requirements(
-    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+    operands: tuple[Operand, ...],
+    equations: tuple[Equation, ...],
+    sizes: tuple[SizeRule, ...],
+    said: Mapping[Axis, Expr],
 ) -> tuple[Requirement, ...]:
     """What must hold of the lengths beyond what a plain read of an input says, each once.
 
-    Raises DeriveError where it can hold for no lengths at all.
+    What is `said` of the axis of an input must be so. Raises DeriveError where it can hold for no lengths at all.
     """
     rules = {r.axis: r for r in sizes}
     found: dict[Expr, Requirement] = {}
-    for r in _needs(operands, equations, rules, {o.name for o in operands}):
+    stated = list(_stated(operands, equations, said))
+    for r in (*stated, *_needs(operands, equations, rules, {o.name for o in operands})):
         try:
             if not _holds(r, rules):
                 found.setdefault(_key(r), r)
         except DeriveError as error:
             raise error.within(equation=r.equation) from None
-    lengths_agreed(operands, equations, sizes)
+    lengths_agreed(operands, equations, sizes, stated)
     return strongest(found.values())
+
+
+def _stated(
+    operands: tuple[Operand, ...], equations: tuple[Equation, ...], said: Mapping[Axis, Expr]
+) -> Iterator[Requirement]:
+    """That what the body says of an axis is a length, and that of an input."""
+    for axis, length in said.items():
+        own = [o.name for o in operands if axis in o.axes]
+        first = next((k for k, e in enumerate(equations) if any(at.name in own for at in e.reads)), 0)
+        reader = next((e.name for e in equations[first:] if e.given), "")
+        top, bottom = fraction(length)
+        if bottom != 1:
+            yield Requirement(reader, str(top), top, "%", bottom)
+        elif own:
+            yield Requirement(reader, f"axis {axis}", Size(axis), "==", length)
+        yield Requirement(reader, f"axis {axis}", length, ">=", Integer(0))
 
 
 def strongest(needs: Collection[Requirement]) -> tuple[Requirement, ...]:
@@ -46,7 +66,10 @@ def strongest(needs: Collection[Requirement]) -> tuple[Requirement, ...]:
 
 
 def lengths_agreed(
-    operands: tuple[Operand, ...], equations: tuple[Equation, ...], sizes: tuple[SizeRule, ...]
+    operands: tuple[Operand, ...],
+    equations: tuple[Equation, ...],
+    sizes: tuple[SizeRule, ...],
+    stated: Collection[Requirement] = (),
 ) -> Callable[[Expr], Expr]:
     """A length as a function of those that no read ties to others. Raises DeriveError as `requirements` does."""
     rules = {r.axis: r for r in sizes}
@@ -55,7 +78,7 @@ def lengths_agreed(
         for o in operands
         for said, axis in zip(o.declared or o.axes, o.axes, strict=True)
     ]
-    known = agreed([*twice, *_needs(operands, equations, rules, set())], lambda length: closed(length, rules))
+    known = agreed([*twice, *stated, *_needs(operands, equations, rules, set())], lambda length: closed(length, rules))
     return lambda length: in_terms(closed(length, rules), known)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from sympy import Add, Basic, Expr, Integer, Min, Mul, S, expand, floor
 
@@ -22,14 +23,18 @@ Kept = dict[Expr, list[Sequence[Basic]]]
 
 
 def size_rules(
-    operands: tuple[Operand, ...], equations: tuple[Equation, ...], op: str, written: Sequence[At] = ()
+    operands: tuple[Operand, ...],
+    equations: tuple[Equation, ...],
+    op: str,
+    written: Sequence[At] = (),
+    said: Mapping[Axis, Expr] = MappingProxyType({}),
 ) -> tuple[SizeRule, ...]:
-    """One rule an axis: its fixed length, the first operand dimension that carries it, else what its reads allow.
+    """One rule an axis: its fixed length, what is `said`, the first operand that carries it, else what reads allow.
 
     `written` are the reads as the spec wrote them: those that cancel, as in `x[i] - x[i]`, still tell a length.
     Raises DeriveError where nothing tells the length of an axis.
     """
-    rules = _declared(operands, equations)
+    rules = _declared(operands, equations, said)
     dims = dimensions(operands, equations)
     standing = [at for equation in equations for at in equation.reads]
     rules = _allowed(rules, standing, dims, equations)
@@ -55,10 +60,10 @@ def size_rules(
     return tuple(rules.values())
 
 
-def told(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Rules:
+def told(operands: tuple[Operand, ...], equations: tuple[Equation, ...], said: Mapping[Axis, Expr]) -> Rules:
     """A rule for every axis whose length the inputs and the reads of these equations tell."""
     reads = [at for equation in equations for at in equation.reads]
-    return _allowed(_declared(operands, equations), reads, dimensions(operands, equations), equations)
+    return _allowed(_declared(operands, equations, said), reads, dimensions(operands, equations), equations)
 
 
 def _unknown(axis: Axis) -> DeriveError:
@@ -134,8 +139,8 @@ def dimensions(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -
     return {o.name: o.axes for o in operands} | {e.name: e.index for e in equations}
 
 
-def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) -> Rules:
-    """The lengths that are fixed, given as arguments, or carried by operands, in this order."""
+def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...], said: Mapping[Axis, Expr]) -> Rules:
+    """The lengths that are fixed, given as arguments, said in the body, or carried by operands, in this order."""
     rules: Rules = {}
     mentioned = [a for o in operands for a in (*o.axes, *([o.ranges_over] if o.ranges_over is not None else []))]
     mentioned += [a for e in equations for a in (*e.axes, *e.over)]
@@ -147,6 +152,14 @@ def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...]) ->
             if operand.ranges_over in rules:
                 raise _said_twice(operand, operand.ranges_over, rules[operand.ranges_over].given)
             rules[operand.ranges_over] = SizeRule(operand.ranges_over, given=operand.name)
+    for axis, formula in said.items():
+        if axis in rules:
+            raise DeriveError(
+                f"the length of axis {axis} is the argument {rules[axis].given}, and said in the body",
+                fix="leave one of them out",
+            )
+        if not any(axis in o.axes for o in operands):  # else it must be what is said: `requirements`
+            rules[axis] = SizeRule(axis, formula=formula, said=True)
     for operand in operands:
         for position, axis in enumerate(operand.axes):
             rules.setdefault(axis, SizeRule(axis, operand.name, position))

@@ -21,6 +21,7 @@ from derive.ir.lowering.masking import masked
 from derive.ir.lowering.numbers import one_root
 from derive.ir.lowering.ordering import abs_term, divides, factor_order, is_negative, ordered_terms, weight
 from derive.ir.nodes.arithmetic import ONE, ZERO, by_small_powers, negated, summed
+from derive.ir.nodes.other_axes import place
 from derive.ir.program import (
     RELATIONS,
     Arithmetic,
@@ -78,8 +79,8 @@ _INNER = "#"  # no axis of a spec has such a name
 
 
 def _outermost(i: Basic) -> list[Basic]:
-    """The parts and merges that stand in axis arithmetic, each once."""
-    if isinstance(i, Part | Merge):
+    """The parts, merges and elements of an index that stand in axis arithmetic, each once."""
+    if isinstance(i, Part | Merge | At):
         return [i]
     return list(dict.fromkeys(p for a in i.args for p in _outermost(a)))
 
@@ -99,7 +100,7 @@ def node(expr: Basic, hoist: Hoist | None = None) -> Node:
     if isinstance(expr, Where | Delta | Relational | And | Or | Not):
         return _choice(expr, hoist)
     if isinstance(expr, Prefix | Slot | Merge | Part):
-        return _place(expr, hoist)
+        return place(index(expr))
     if isinstance(expr, Sigma | SpecReduce):
         if hoist is None:
             raise DeriveError(f"{expr} inside an expression was not given a name", fix=OUR_FAULT)
@@ -174,28 +175,6 @@ def _together(terms: list[Expr], hoist: Hoist | None) -> Node:
     signed = -number if is_negative(terms[0]) else number
     rest = Add(*(t / signed for t in terms))
     return quotient(number, [(weight(rest), node(rest, hoist))], [])
-
-
-def _place(i: Prefix | Slot | Merge | Part, hoist: Hoist | None) -> Node:
-    """The place that an index stands for, as a number."""
-    if isinstance(i, Prefix | Slot):
-        return node(i.args[0], hoist)
-    if isinstance(i, Merge):
-        return reduce(_slower, i.args[1:], node(i.args[0], hoist))
-    whole, tail = node(i.whole, hoist), i.lengths[i.position + 1 :]
-    place = Call("floordiv", (whole, product(list(tail), hoist))) if tail else whole
-    return Call("mod", (place, node(i.lengths[i.position], hoist))) if i.position else place
-
-
-def _slower(count: Node, inner: Expr) -> Node:
-    """What a merge counts up to one of its indices, the next one's length at a time."""
-    if isinstance(inner, Part):
-        length = inner.lengths[inner.position]
-    else:
-        length = inner.length if isinstance(inner, Slot) else Size(inner)
-    place = node(inner)
-    whole = Call("mul", (count, node(length)))
-    return place if count == ZERO else whole if place == ZERO else Call("add", (whole, place))
 
 
 def _number(value: Number) -> Node:

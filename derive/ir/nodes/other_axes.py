@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from fractions import Fraction
+from functools import partial, reduce
+from types import MappingProxyType
+from typing import Any
 
-from derive.ir.nodes.walking import axes_along, kept, node_axes, top_down, walk
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, summed
+from derive.ir.nodes.walking import axes_along, index_axes, kept, node_axes, rebuilt, top_down, walk
 from derive.ir.program import (
+    Arithmetic,
     Assign,
     AxisValue,
     Call,
     Index,
+    Join,
     Merged,
     Node,
     Num,
     PartOf,
+    Place,
     Read,
+    Reduce,
     Scal,
     SizeOf,
     Window,
@@ -26,7 +34,6 @@ from derive.ir.program import (
 Renaming = Mapping[str, Index]
 """Axes, each with the index that is put in its place."""
 
-_N = TypeVar("_N", Node, Read)
 _PLAIN = Read | Call | Num | Scal | SizeOf | Merged | PartOf | str
 
 
@@ -51,37 +58,75 @@ def value_at(made: Assign, index: Sequence[Index]) -> Node:
     return with_axes(made.value, dict(zip(axes_along(made.axes), index, strict=True)))
 
 
-def with_axes(node: _N, names: Renaming) -> _N:
-    """A plain node with other indices for its axes; with other axes, whose places it may ask for."""
-    if isinstance(node, AxisValue):
-        place = names.get(node.axis, node.axis)
-        assert isinstance(place, str), place
-        return AxisValue(place)  # type: ignore[return-value]
-    if isinstance(node, Read):
-        return replace(node, index=tuple(_index(i, names) for i in node.index))
-    return replace(node, args=tuple(with_axes(a, names) for a in node.args)) if isinstance(node, Call) else node
-
-
-def _index(index: Index, names: Renaming) -> Index:
-    if isinstance(index, str):
-        return names.get(index, index)
-    if isinstance(index, Merged):
-        inner = [_index(i, names) for i in index.axes]
-        return Merged(tuple(j for i in inner for j in (i.axes if isinstance(i, Merged) else (i,))))
-    if isinstance(index, PartOf):
-        whole = _index(index.whole, names)
-        fits = isinstance(whole, Merged) and len(whole.axes) == len(index.lengths)
-        return whole.axes[index.position] if fits and isinstance(whole, Merged) else replace(index, whole=whole)
-    if isinstance(index, Window):
-        steps = tuple((_index(a, names), step) for a, step in index.steps)
-        assert all(isinstance(a, str) for a, _ in steps), steps
-        return replace(index, steps=steps)  # type: ignore[arg-type]
-    return with_axes(index, names) if isinstance(index, Read) else index
-
-
 def uncopied(node: Node) -> Node | None:
     """What is made of places alone with axes for their copies in sums, `k` for `k'`; None where it has two of one."""
     axes = node_axes(node)
     if len({base(a) for a in axes}) < len(axes):
         return None
     return top_down(node, lambda n: AxisValue(base(n.axis)) if isinstance(n, AxisValue) else None)
+
+
+def with_axes(n: Node | Index, names: Renaming, sizes: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """A node or index with other indices for its axes, those bound in it among them; lengths stay, but for `sizes`."""
+    within = partial(with_axes, names=names, sizes=sizes)
+    if isinstance(n, str):
+        return names.get(n, n)
+    if isinstance(n, AxisValue):
+        return place(within(n.axis))
+    if isinstance(n, SizeOf):
+        return SizeOf(sizes.get(n.axis, n.axis))
+    if isinstance(n, Read):
+        return replace(n, index=tuple(map(within, n.index)))
+    if isinstance(n, Merged):
+        inner = map(within, n.axes)
+        return Merged(tuple(j for i in inner for j in (i.axes if isinstance(i, Merged) else (i,))))
+    if isinstance(n, Place):
+        return Place(within(n.index), within(n.length))
+    if isinstance(n, PartOf):
+        whole, lengths = within(n.whole), tuple(map(within, n.lengths))
+        fits = isinstance(whole, Merged) and len(whole.axes) == len(lengths)
+        return whole.axes[n.position] if fits else PartOf(whole, n.position, lengths)
+    if isinstance(n, Window | Arithmetic):
+        steps = tuple((within(i), step) for i, step in n.steps)
+        kind = Window if all(isinstance(i, str) for i, _ in steps) else Arithmetic
+        return kind(steps, within(n.offset))
+    if isinstance(n, Reduce):
+        return Reduce(n.kind, axes_along(map(within, n.axes)), within(n.body))
+    if isinstance(n, Join):
+        return Join(within(n.axis), tuple(map(within, n.parts)), tuple(own and within(own) for own in n.own))
+    return rebuilt(n, within)
+
+
+def place(i: Index) -> Node:
+    """The place that an index is, as a number."""
+    if isinstance(i, str):
+        return AxisValue(i)
+    if isinstance(i, Place):
+        return place(i.index)
+    if isinstance(i, Merged):
+        return reduce(_slower, i.axes[1:], place(i.axes[0]))
+    if isinstance(i, PartOf):
+        inner = i.lengths[i.position + 1 :]
+        whole = Call("floordiv", (place(i.whole), multiplied(list(inner)))) if inner else place(i.whole)
+        return Call("mod", (whole, i.lengths[i.position])) if i.position else whole
+    if isinstance(i, Window | Arithmetic):
+        steps = [(_times(place(j), Num(Fraction(abs(step)))), step < 0) for j, step in i.steps]
+        return summed([*steps, (i.offset, False)] if i.offset != ZERO or not steps else steps)
+    return i
+
+
+def length(i: Index) -> Node:
+    """How many places an axis has, or several merged."""
+    if isinstance(i, Merged):
+        return multiplied([length(a) for a in i.axes])
+    return i.length if isinstance(i, Place) else SizeOf(index_axes(i)[0])
+
+
+def _slower(count: Node, inner: Index) -> Node:
+    """What a merge counts up to one of its indices, the next one's length at a time."""
+    whole = _times(count, length(inner))
+    return place(inner) if whole == ZERO else whole if place(inner) == ZERO else Call("add", (whole, place(inner)))
+
+
+def _times(count: Node, number: Node) -> Node:
+    return ZERO if ZERO in (count, number) else count if number == ONE else Call("mul", (number, count))

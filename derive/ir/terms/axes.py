@@ -103,7 +103,7 @@ class Rest(Expr):
         return max(length, S.Zero) if isinstance(length, Integer) else Expr.__new__(cls, length)
 
     def _sympystr(self, printer: Any) -> str:
-        return f"max(0, {printer.doprint(self.args[0])})"
+        return f"maximum(0, {printer.doprint(self.args[0])})"
 
 
 @lru_cache(maxsize=200_000)

@@ -115,14 +115,17 @@ class Part(Expr):
 
 
 class Prefix(Expr):
-    """An axis that reads only the first places of a longer dimension: `x[t]` beside `x[t + 1]`."""
+    """An axis that reads only the first places of a longer dimension: `x[t]` beside `x[t + 1]`.
+
+    What else is put in its place reads what it reads.
+    """
 
     is_commutative = True
     is_integer = True
     is_nonnegative = True
 
-    def __new__(cls, axis: Any) -> Prefix:
-        return axis if isinstance(axis, Prefix) else Expr.__new__(cls, axis)
+    def __new__(cls, axis: Any) -> Expr:
+        return Expr.__new__(cls, axis) if isinstance(axis, Axis) else axis
 
     def _sympystr(self, printer: Any) -> str:
         return str(printer.doprint(self.args[0]))

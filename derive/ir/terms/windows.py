@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
-from sympy import Expr, Mod, Poly, S, expand, floor, fraction
+from sympy import Expr, Max, Min, Mod, Poly, S, default_sort_key, expand, floor, fraction
 from sympy.polys.polyerrors import PolynomialError
 from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
@@ -38,8 +39,29 @@ class _Written(StrPrinter):
     def _print_floor(self, expr: floor) -> str:
         return self._of_two(" // ", *fraction(expr.args[0]))
 
+    def _print_Max(self, expr: Max) -> str:
+        return self._of_several("maximum", expr)
+
+    def _print_Min(self, expr: Min) -> str:
+        return self._of_several("minimum", expr)
+
+    def parenthesize(self, item: Expr, level: int, strict: bool = False) -> str:
+        """`2*(t // 2)` is not `2*t // 2`."""
+        if isinstance(item, Mod | floor) and level >= PRECEDENCE["Mul"]:
+            return f"({self.doprint(item)})"
+        return str(super().parenthesize(item, level, strict))
+
+    def _of_several(self, word: str, expr: Max | Min) -> str:
+        first, *others = sorted(expr.args, key=default_sort_key)
+        return reduce(lambda a, b: f"{word}({a}, {self.doprint(b)})", others, self.doprint(first))
+
     def _of_two(self, operator: str, *of: Expr) -> str:
         return operator.join(self.parenthesize(part, PRECEDENCE["Mul"], strict=False) for part in of)
+
+
+def as_written(arithmetic: Expr) -> str:
+    """Arithmetic of axes and lengths in the words of a spec."""
+    return str(_Written().doprint(arithmetic))
 
 
 _WHOLE = "write whole multiples of axes, such as 2*t + k, or read an index(...)"
@@ -55,7 +77,7 @@ def affine(index: Expr) -> Affine:
     index = index.replace(Prefix, lambda axis: axis)
     axes = sorted_axes(free_axes(index))
     wrong = DeriveError(
-        f"index {_Written().doprint(index)} is not axis arithmetic",
+        f"index {as_written(index)} is not axis arithmetic",
         fix=_REPEATED if any(free_axes(f) for f in index.atoms(floor)) else _TURNED if index.has(Mod) else _WHOLE,
     )
     if not axes:

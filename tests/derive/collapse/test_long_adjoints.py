@@ -24,7 +24,7 @@ def test_what_adds_up_to_1_is_not_summed() -> None:
     lines = [str(s) for s in derivation_of(two_labels.op).backward.statements]
     assert not any("over=c" in line for line in lines), lines
     assert [line for line in lines if line.startswith("dz[n, c] = ") and "+=" not in line] == [
-        "dz[n, c] = dlogp_sum[n] * exp_z_minus_m[n, c] - s * dloss[] / (size(c) * size(n))"
+        "dz[n, c] = dlogp_sum[n] * exp_z_minus_m[n, c] - s * dloss[()] / (size(c) * size(n))"
     ]
 
 

@@ -23,14 +23,14 @@ def compared(f, x: tensor[i, d], y: tensor[j, d], t: tensor[()], b: tensor[()]):
 
 def test_what_is_scaled_is_the_gradients_and_not_the_logits() -> None:
     lines = [str(s) for s in derivation_of(compared.op).backward.statements]
-    assert "du[i, d] = exp_t[] * sum(dz[i, j] * v[j, d], over=j)" in lines, lines
-    assert "dv[j, d] = exp_t[] * sum(dz[i, j] * u[i, d], over=i)" in lines, lines
+    assert "du[i, d] = exp_t[()] * sum(dz[i, j] * v[j, d], over=j)" in lines, lines
+    assert "dv[j, d] = exp_t[()] * sum(dz[i, j] * u[i, d], over=i)" in lines, lines
 
 
 def test_the_gradient_of_the_temperature_reads_that_of_the_vectors() -> None:
     """It is the sum of `dz` times the product; dividing by the temperature, which may underflow, is no way to it."""
     lines = [str(s) for s in derivation_of(compared.op).backward.statements]
-    temperature = next(line for line in lines if line.startswith("dt[]"))
+    temperature = next(line for line in lines if line.startswith("dt[()]"))
     assert "dz" not in temperature and " / " not in temperature, temperature
 
 

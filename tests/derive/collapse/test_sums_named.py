@@ -47,14 +47,14 @@ def test_scores_without_their_gain_are_not_kept() -> None:
 
 def test_the_gradient_of_the_gain_starts_from_what_that_of_the_input_is_a_multiple_of() -> None:
     lines = [str(s) for s in derivation_of(sharpened.op).backward.statements]
-    assert "dx[n, d] = g[] * sum_dz_w[n, d]" in lines, lines
-    assert "dg[] = sum(sum_dz_w[n, d] * x[n, d], over=(d, n))" in lines, lines
-    assert "dw[d, m] = g[] * sum(dz[n, m] * x[n, d], over=n)" in lines, lines
+    assert "dx[n, d] = g[()] * sum_dz_w[n, d]" in lines, lines
+    assert "dg[()] = sum(sum_dz_w[n, d] * x[n, d], over=(d, n))" in lines, lines
+    assert "dw[d, m] = g[()] * sum(dz[n, m] * x[n, d], over=n)" in lines, lines
 
 
 def test_nothing_divides_by_the_gain() -> None:
     for op_ in (sharpened.op, remembered.op):
-        assert not any("/ g[]" in str(s) or "/ beta[]" in str(s) for s in derivation_of(op_).backward.statements)
+        assert not any("/ g[()]" in str(s) or "/ beta[()]" in str(s) for s in derivation_of(op_).backward.statements)
 
 
 def test_it_is_right_for_every_head() -> None:

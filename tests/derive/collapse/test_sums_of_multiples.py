@@ -33,12 +33,12 @@ def test_the_gradient_of_the_gain_starts_from_the_sum_that_is_there() -> None:
     for op_ in (scaled_rows.op, scaled_bounded.op):
         lines = [str(s) for s in derivation_of(op_).backward.statements]
         assert len([line for line in lines if "dy[n, d]" in line and "sum(" in line]) == 1, lines
-        assert lines[-1].startswith("dg[] = sum(sum_dy_x"), lines
+        assert lines[-1].startswith("dg[()] = sum(sum_dy_x"), lines
 
 
 def test_a_step_says_why() -> None:
     (step,) = (s for s in derivation_of(scaled_rows.op).closed.steps if s.law == "multiple")
-    assert step.reason == "y[n, d] = g[]*x[n, d]/r[n]"
+    assert step.reason == "y[n, d] = g[()]*x[n, d]/r[n]"
 
 
 def test_it_is_right_with_a_gain_of_0_too() -> None:

@@ -176,7 +176,7 @@ def test_a_module_does_no_algebra_and_no_autograd_of_its_own(spec: Spec) -> None
 
 def test_statements_carry_their_equations() -> None:
     source = emit.render(derive_op(picked_mean.op))
-    assert "# loss[] = -mean(x[n, y[n]], over=n)" in source
+    assert "# loss[()] = -mean(x[n, y[n]], over=n)" in source
 
 
 @op

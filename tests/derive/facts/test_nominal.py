@@ -135,4 +135,4 @@ def test_a_number_scales_the_tensors_along_the_rank() -> None:
     """Not the gradient of all outputs, which is the larger."""
     lines = [str(s) for s in derive_op(through_a_rank.op).backward.statements]
     assert not any(line.startswith("dy_sum") for line in lines), lines
-    assert "dh[n, r] = s[] * sum(b[o, r] * dy[n, o], over=o)" in lines, lines
+    assert "dh[n, r] = s[()] * sum(b[o, r] * dy[n, o], over=o)" in lines, lines

@@ -64,4 +64,4 @@ def test_a_number_comes_after_what_may_cancel() -> None:
 def test_a_sum_of_elements_takes_in_that_of_their_means() -> None:
     """Apart, each of the two is as large as the square of the scores."""
     (line,) = (str(s) for s in derivation_of(nearest.op).backward.statements if s.name == "dtau")
-    assert line.startswith("dtau[] = sum(") and line.count("sum(") == 1, line
+    assert line.startswith("dtau[()] = sum(") and line.count("sum(") == 1, line

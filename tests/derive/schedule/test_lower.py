@@ -54,14 +54,14 @@ TABLE = [
     ("a complement stays whole", X - X * SHARE + Y * SHARE + G * SHARE**2,
      "x[n, d] * (1 - p[n, d]) + p[n, d] * (g[d] * p[n, d] + y[n, d])"),
     ("three-term closed form", normal(G * A * (X - B / Size(n) - Y * W / (Size(n) - 1))),
-     "a[n] * g[d] * (x[n, d] - w[] / (size(n) - 1) * y[n, d] - b[d] / size(n))"),
+     "a[n] * g[d] * (x[n, d] - w[()] / (size(n) - 1) * y[n, d] - b[d] / size(n))"),
     # small factors first
-    ("numbers, then small, then large", X * G * eps * W, "eps * w[] * g[d] * x[n, d]"),
+    ("numbers, then small, then large", X * G * eps * W, "eps * w[()] * g[d] * x[n, d]"),
     ("a number and a tensor", 3 * X * G, "3 * g[d] * x[n, d]"),
     ("divisors among them", X * G / (A * eps), "g[d] / eps / a[n] * x[n, d]"),
     ("a sum by its name", X * SUM, "total[d] * x[n, d]"),
     # small summands first
-    ("what rows have one of", X - A - W, "x[n, d] - (a[n] + w[])"),
+    ("what rows have one of", X - A - W, "x[n, d] - (a[n] + w[()])"),
     ("rows and columns", X - A - G, "x[n, d] - a[n] - g[d]"),
     ("one for each row, two for each column", normal(X * (A - G - B)), "x[n, d] * (a[n] - (b[d] + g[d]))"),
     # divisions
@@ -97,14 +97,14 @@ def test_factored(name: str, expr: Expr, text: str | None) -> None:
         expr, text = normal(expr), "where(x[n, d] > 0, g[d] * (x[n, d] + y[n, d]), 0)"
     made = str(factored(expr, hoist))
     if name == "three-term closed form":  # which of two equal terms is subtracted first is nobody's concern
-        assert made in (text, "a[n] * g[d] * (x[n, d] - b[d] / size(n) - w[] / (size(n) - 1) * y[n, d])")
+        assert made in (text, "a[n] * g[d] * (x[n, d] - b[d] / size(n) - w[()] / (size(n) - 1) * y[n, d])")
     else:
         assert made == text
 
 
 def test_the_forward_adds_in_its_own_order() -> None:
     """`z - m - log(s)`, made again, cancels a large `z - m` first."""
-    assert str(factored(X - A - exp(W), hoist, as_written=True)) == "x[n, d] - a[n] - exp(w[])"
+    assert str(factored(X - A - exp(W), hoist, as_written=True)) == "x[n, d] - a[n] - exp(w[()])"
 
 
 ARITHMETIC = {

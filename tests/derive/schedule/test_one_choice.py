@@ -50,7 +50,7 @@ ROWS = [
     (Call("sub", (U, Call("add", (chosen(A, ZERO), chosen(U, B))))), "u[n] - where(x[n] > 0, a[n] + u[n], b[n])"),
     (Call("add", (Call("mul", (U, chosen(ZERO, B))), chosen(A, X))), "where(x[n] > 0, a[n], u[n] * b[n] + x[n])"),
     (chosen(chosen(A, B), U), "where(x[n] > 0, a[n], u[n])"),
-    (chosen(chosen(A, ZERO, Call("eq", (X, U))), ZERO, Call("ge", (U, X))), "where(x[n] == u[n], a[n], 0)"),
+    (chosen(chosen(A, ZERO, Call("eq", (X, U))), ZERO, Call("ge", (U, X))), "where(eq(x[n], u[n]), a[n], 0)"),
     (chosen(chosen(A, ZERO, Call("lt", (X, U))), ZERO, Call("ge", (U, X))), "where(x[n] < u[n], a[n], 0)"),
     (chosen(chosen(A, ZERO, Call("gt", (X, U))), ZERO, Call("ge", (U, X))),
      "where(u[n] >= x[n], where(x[n] > u[n], a[n], 0), 0)"),
