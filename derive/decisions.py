@@ -20,9 +20,6 @@ NAMED = 0.05
 LONG = 3.0
 """Passes from which on what a function makes is no sooner made again than read."""
 
-OTHER_KERNEL = 2.0
-"""Passes of autograd's kernels that are neither products nor pointwise: they read and write."""
-
 
 # --- lengths taken for axes, so that work can be counted -------------------------------------------------------
 
@@ -70,10 +67,6 @@ FORM_GAIN = 0.01
 SMALL_SUM = 16
 """How many times fewer elements a sum has than what it adds up, to be small; of a table that no operand or output
 is as large as, several times more."""
-
-MULTIPLES = 2
-"""How many times as large as the table the gradients may be together: at equal lengths, those of q and k."""
-
 
 # --- how far a search goes -------------------------------------------------------------------------------------
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from sympy import Add, Basic, Expr, Mul, Number, Pow, S, Symbol, cos, erf, exp, oo, sin, tanh
+from sympy import Add, Basic, Expr, Mul, Number, Pow, S, Symbol, exp, oo
 
 from derive.facts.lengths.kept_inside import gaps
 from derive.ir.equations import Equation, Op, Operand
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Scalar
-from derive.ir.terms.functions import CAP, expm1, logaddexp, power, sigmoid, softplus
-from derive.ir.terms.kinks import absolute, maximum, minimum, relu, sign
+from derive.ir.terms.functions import having, power
+from derive.ir.terms.kinks import maximum, minimum
+from derive.primitives import CAP, FINITE, row
 
 SMALLEST = 1e-12
 """What a finite value is divided by with a finite result."""
@@ -33,10 +35,9 @@ def ends_of(value: Expr, equations: Mapping[str, Equation]) -> tuple[Expr, Expr]
     if isinstance(value, At):
         e = equations.get(value.name)
         return (-oo, oo) if e is None or e.kind is not None else ends_of(e.body, equations)
-    if isinstance(value, tanh | sin | cos | erf | sign):
-        return -S.One, S.One
-    if isinstance(value, sigmoid):
-        return S.Zero, S.One
+    known = row(type(value).__name__)
+    if known.high < math.inf:
+        return S(known.low), S(known.high)
     if not isinstance(value, Add | Mul | Where | maximum | minimum):
         return -oo, oo
     parts = [ends_of(a, equations) for a in value.args if isinstance(a, Expr)]
@@ -92,8 +93,8 @@ def above_zero(op: Op) -> frozenset[str]:
     return frozenset(name for name, s in known.items() if s.is_positive)
 
 
-_CLOSED = (Add, Mul, Pow, maximum, minimum, relu, sigmoid, sign, tanh, erf)
-ENTIRE = (*_CLOSED, exp, expm1, sin, cos, absolute, softplus, logaddexp)
+_CLOSED = (Add, Mul, Pow, *having(lambda r: r.finite == FINITE))
+ENTIRE = (Add, Mul, Pow, *having(lambda r: r.finite))
 
 
 def has_no_pole(value: Expr, known: Collection[str], padded: Collection[At] = ()) -> bool:

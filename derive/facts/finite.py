@@ -20,9 +20,9 @@ from derive.ir.nodes.walking import reads
 from derive.ir.program import Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, Statement
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
+from derive.primitives import FINITE, names
 
-_KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
-_BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
+_KEEPS = frozenset({"add", "sub", "mul", "neg", "where"}) | names(lambda r: r.finite == FINITE)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Finite:
         if (ends := _ends(node)) is not None:
             return all(map(self.includes, ends))
         parts = node.args[1:] if node.fn == "where" else node.args
-        return node.fn in _KEEPS | _BOUNDED and all(map(self.includes, parts))
+        return node.fn in _KEEPS and all(map(self.includes, parts))
 
     def _is_above_zero(self, node: Node) -> bool:
         """Whether a node is no smaller than a number above 0: `maximum(x, 1)`, what is never below 0 and `1e-6`."""

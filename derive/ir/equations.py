@@ -7,7 +7,7 @@ An equation is pointwise, or one reduction of a pointwise body times a scale wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -126,6 +126,17 @@ class Equation:
     def at(self, index: Sequence[Expr]) -> Expr:
         """The body at another index than the axes on the left."""
         return at_index(self.body, self.axes, index)
+
+    def substituted(self, put: Mapping[Basic, Basic]) -> Equation:
+        """The same with others for its axes, their lengths and its tensors, wherever they stand."""
+
+        def new(e: Expr) -> Expr:
+            return e.xreplace(put)
+
+        target, over = put.get(self.target, self.target), tuple(put.get(a, a) for a in self.over)
+        index, sums = tuple(map(new, self.index)), tuple(g.changed(new) for g in self.sums)
+        body, scale = new(self.body), new(self.scale)
+        return replace(self, target=target, index=index, body=body, over=over, scale=scale, sums=sums)
 
     @property
     def right(self) -> Expr:

@@ -28,7 +28,6 @@ from derive.notation.recorded import as_recorded, may_be_infinite, unsigned
 from derive.notation.sums_first import Written, groupings
 from derive.notation.values import expression
 from derive.notation.wrapped import Around, Wrapped, around, wrapped
-from derive.rules.index.filters import added_up
 from derive.rules.index.guards import guarded, guarded_behind
 from derive.rules.index.read_forward import read_forward
 from derive.rules.splitting import conditions_split, scaled_reduction, split, taken_apart
@@ -147,7 +146,7 @@ class Recorder:
         before = len(self.equations)
         dims = {n: index for n, (_, index) in self.tensors.items()}
         dims |= {n: o.declared for n, o in self.operands.items() if o.declared}  # of `[t, t]` both are as long as `t`
-        plain = added_up(read_forward(rhs, dims), dims, without_poles(self.operands.values(), self.equations))
+        plain = read_forward(rhs, dims, without_poles(self.operands.values(), self.equations))
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
             plain, sums = conditions_split(Tensor(name), left, plain, self.taken, self.written)
@@ -225,7 +224,7 @@ class Recorder:
     def _swap(self, names: Mapping[str, str]) -> None:
         """Other names for tensors, wherever they are read."""
         swap = {self.tensors[a][0]: Tensor(b, **self.tensors[a][0]._assumptions_orig) for a, b in names.items()}
-        self.equations[:] = [_renamed(e, swap) for e in self.equations]
+        self.equations[:] = [e.substituted(swap) for e in self.equations]
         for a, b in names.items():
             target, key = self.tensors.pop(a)
             self.tensors[b] = (swap[target], key)
@@ -240,11 +239,6 @@ class Recorder:
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles
-
-
-def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
-    sums = tuple(g.changed(lambda t: t.xreplace(swap)) for g in e.sums)
-    return replace(e, target=swap.get(e.target, e.target), body=e.body.xreplace(swap), sums=sums)
 
 
 def _left_instead(index: Expr) -> str:

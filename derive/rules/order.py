@@ -9,7 +9,6 @@ from derive.ir.equations import Op
 from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
 from derive.rules.index.before_padding import made_before_padding
-from derive.rules.index.before_turns import made_before_turns
 from derive.rules.index.before_windows import made_before_windows
 from derive.rules.index.each_place import said_for_each_place
 from derive.rules.index.inner_choices import chosen_between_ends
@@ -72,7 +71,6 @@ TENSORS: tuple[Rewriting, ...] = (
     with_named_shares,
     with_factors_outside,
     with_nested_named,
-    made_before_turns,
     selected,
     made_before_gathers,
     one_of_each,  # after what gives names, of which some are given twice

@@ -20,11 +20,12 @@ from derive.facts.finite import Extremum, Finite, chooses, counts_ties, extrema,
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.lowering.raising import is_finite_number
-from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.arithmetic import ONE, ZERO, number_apart
+from derive.ir.nodes.products import fraction
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import by_axes_once, node_axes, reads, rebuilt
-from derive.ir.program import Assign, Call, Node, Num, Program, Read, Statement
+from derive.ir.program import MIRRORED, Assign, Call, Node, Num, Program, Read, Statement
 from derive.schedule.blends import blend, gap, order, three_ways
 from derive.schedule.sides import on_each_side, vanishes_beside
 from derive.schedule.steps import clamped, half_of
@@ -163,7 +164,6 @@ def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}
-_MIRRORED = {"gt": "lt", "lt": "gt"}
 _SMALLER = {"lt": "minimum", "le": "minimum", "gt": "maximum", "ge": "maximum"}
 _LARGER = {"lt": "maximum", "le": "maximum", "gt": "minimum", "ge": "minimum"}
 
@@ -208,7 +208,7 @@ def _step(node: Call) -> tuple[Call, Node, Node] | None:
         return None
     if below == ZERO:
         return condition, value, Call("add", (order(condition), ONE))
-    return Call(_MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
+    return Call(MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
 
 
 def _sign(condition: Node, known: _Known) -> Call | None:
@@ -231,14 +231,6 @@ def _vanishes(value: Node, asked: Node) -> bool:
 
 def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
     """A product as its number, what is multiplied and what it is divided by."""
-    if isinstance(node, Num) and isinstance(node.value, Fraction):
-        return node.value, Counter(), Counter()
-    if isinstance(node, Call) and node.fn == "neg":
-        number, above, below = _factored(node.args[0])
-        return -number, above, below
-    if isinstance(node, Call) and node.fn in ("mul", "div"):
-        (m, a, b), (n, c, d) = map(_factored, node.args)
-        if node.fn == "div" and n != 0:
-            return m / n, a + d, b + c
-        return (m * n, a + c, b + d) if node.fn == "mul" else (Fraction(1), Counter([node]), Counter())
-    return Fraction(1), Counter([node]), Counter()
+    number, rest = number_apart(node)
+    above, below = fraction(rest)
+    return number, Counter(above), Counter(below)

@@ -7,12 +7,10 @@ from functools import partial
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.contract.contraction_order import pairwise
-from derive.contract.differences import sums_of_differences
 from derive.contract.distributing import distributed
+from derive.contract.inlined_in_sums import inlined_in_sums
 from derive.contract.joined_products import joined_products
 from derive.contract.masked_sums import after_sums, before_masks
-from derive.contract.named_sums import through_named_sums
-from derive.contract.outer_products import through_outer_products
 from derive.contract.shared_sums import shared_sums
 from derive.contract.sums_apart import sums_apart
 from derive.contract.sums_in_turn import sums_in_turn
@@ -25,12 +23,9 @@ from derive.rules.statements import with_rows
 from derive.rules.tables.signs import EXPM1
 from derive.schedule.axis_orders import in_order
 from derive.schedule.close_differences import close_differences
-from derive.schedule.common_quotients import common_quotients
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
-from derive.schedule.merged_once import merged_once
-from derive.schedule.multiples import without_multiples
 from derive.schedule.numbers_on import numbers_on
 from derive.schedule.numbers_outside import numbers_outside
 from derive.schedule.one_choice import one_choice
@@ -38,7 +33,7 @@ from derive.schedule.opposites import opposites
 from derive.schedule.other_shares import other_shares
 from derive.schedule.own_pairs import without_what_cancels
 from derive.schedule.poles_met import with_poles_met
-from derive.schedule.products import by_named_products, common_products
+from derive.schedule.products import common_products, common_quotients
 from derive.schedule.share import share
 from derive.schedule.signs import one_sign
 
@@ -54,9 +49,7 @@ def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> P
     passes: tuple[Pass, ...] = (
         after_gathers,
         partial(sums_apart, nominal=lengths),
-        partial(through_outer_products, nominal=lengths),
-        partial(through_named_sums, nominal=lengths),
-        partial(sums_of_differences, nominal=lengths),
+        partial(inlined_in_sums, nominal=lengths),
         partial(pairwise, nominal=lengths),
         after_sums,
         close_differences,
@@ -76,9 +69,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         without_copies,
         one_choice,
         partial(sums_apart, nominal=lengths),
-        partial(through_outer_products, nominal=lengths),
-        partial(through_named_sums, nominal=lengths),
-        partial(sums_of_differences, nominal=lengths),
+        partial(inlined_in_sums, nominal=lengths),
         before_masks,
         partial(shared_sums, nominal=lengths),
         partial(distributed, nominal=lengths),
@@ -92,7 +83,6 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         numbers_outside,
         one_sign,
         numbers_on,
-        partial(without_multiples, nominal=lengths),
         common_quotients,
         common_products,
         one_sign,
@@ -102,10 +92,8 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         opposites,
         without_copies,
         partial(weighted_sums, nominal=lengths),
-        by_named_products,
         after_gathers,
         without_copies,
-        merged_once,
         partial(with_rows, rows=EXPM1),
         partial(in_order, written=written),
     )

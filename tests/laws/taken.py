@@ -23,7 +23,7 @@ from derive.rules.engine import Move, Row
 
 ROOMS = ("rules", "adjoint", "contract", "schedule", "collapse")
 NOT_ASKED = (
-    *("rules.index.filters", "rules.index.guards", "rules.index.read_forward", "rules.index.reached_places"),
+    *("rules.index.guards", "rules.index.read_forward", "rules.index.reached_places"),
     *("rules.splitting", "rules.order", "schedule.order", "collapse.autograd", "collapse.saving", "collapse.typeset"),
 )
 """Modules that work while a spec is recorded, once for all; lists of rules; what counts, keeps and typesets."""

@@ -32,6 +32,14 @@ def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr, length: Leng
     return _by(i, gaps(conditions), length)
 
 
+def says_that_alone(conditions: Sequence[Basic], i: Expr, dim: Axis) -> bool:
+    """Whether conditions say that an index lies on a dimension, and nothing else."""
+    inside = {expand(i), expand(Size(dim) - 1 - i)}
+    asked = all(len(gap := gaps([c])) == 1 and gap[0] in inside for c in conditions)
+    inside_alone = is_kept_inside(i, conditions, dim) and first_asked(i) is None
+    return asked and inside_alone and length_asked(i, conditions, dim) is None
+
+
 def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis, length: Length = lambda same: same) -> Expr | None:
     """How long a dimension must be for the last place of an index where these conditions hold; None: it is."""
     last, above = end_of(i, 1), gaps(conditions)

@@ -126,8 +126,7 @@ class _Choices:
         return replace(e, body=deltas * value, kind="sum", over=(*made.values(), *e.over), scale=e.weight)
 
     def named(self, name: str) -> Tensor:
-        target = Tensor(new_name(name, self.taken))
-        return target
+        return Tensor(new_name(name, self.taken))
 
 
 def _has_merged(value: Expr, axes: Set[Axis]) -> bool:

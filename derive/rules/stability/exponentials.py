@@ -11,8 +11,8 @@ from derive.facts.bounded import ends_of
 from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
-from derive.ir.terms.functions import CAP
 from derive.ir.terms.kinks import maximum, minimum
+from derive.primitives import CAP
 
 
 def exponentials(op: Op) -> dict[str, Equation]:

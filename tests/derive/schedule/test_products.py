@@ -4,11 +4,10 @@ from fractions import Fraction
 
 import pytest
 
-from derive import axes, mean, op, rsqrt, sigmoid, tanh, tensor
-from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce, Scatter
-from derive.schedule.products import by_named_products, common_products
+from derive import axes
+from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce
+from derive.schedule.products import common_products
 from derive.schedule.share import share
-from tests.derive.against_loops import code_of
 
 n, q, h = axes("n q=4 h")
 A, B, U, V = (Read(name, ("n", "d")) for name in "abuv")
@@ -85,63 +84,3 @@ def test_a_sum_of_two_is_one_in_whatever_order_it_is_written() -> None:
     )
     program = share(Program("p", GIVEN, (), statements, ("x", "y")))
     assert next(str(s.value) for s in program.statements) == "a[n, d] + 1" and len(program.statements) == 3
-
-
-def named(*statements: Assign, returns: tuple[str, ...]) -> list[str]:
-    return [str(s.value) for s in by_named_products(Program("p", GIVEN, (), statements, returns)).statements]
-
-
-def test_a_product_that_has_a_name_goes_by_it_in_larger_ones() -> None:
-    axes = ("n", "d")
-    c, x = Assign("c", axes, times(A, B)), Assign("x", axes, times(Read("c", axes), U))
-    later = Assign("y", axes, Call("add", (times(G, B, U, A), V)))
-    total = Assign("z", ("n",), Reduce("sum", ("d",), times(B, V, A)))
-    assert named(c, x, later, total, returns=("x", "y", "z"))[2:] == [
-        "x[n, d] * g[d] + v[n, d]",
-        "sum(c[n, d] * v[n, d], over=d)",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (times(A, B), times(A, U)),
-        (times(A, A), times(A, U)),
-        (times(G, A), times(G, A, U)),  # no pass is spared: `g` is small
-    ],
-    ids=["one factor of two", "a square", "a small factor"],
-)
-def test_what_is_no_part_stays(first: Node, second: Node) -> None:
-    axes = ("n", "d")
-    assert named(Assign("c", axes, first), Assign("x", axes, second), returns=("c", "x"))[1] == str(second)
-
-
-def test_what_is_added_to_later_has_no_name_for_its_product() -> None:
-    axes = ("n", "d")
-    statements = (
-        Assign("c", axes, times(A, B)),
-        Scatter("c", axes, (Num(Fraction(0)), "d"), Reduce("sum", ("n",), U), "c"),
-        Assign("x", axes, times(A, B, V)),
-    )
-    assert named(*statements, returns=("c", "x"))[2] == "a[n, d] * b[n, d] * v[n, d]"
-
-
-@op
-def normed_cell(
-    f, x: tensor[n, q, h], cp: tensor[n, h], gx: tensor[q, h], bx: tensor[q, h], g: tensor[h], b: tensor[h]
-):
-    """A layer-normed LSTM's step (Ba, Kiros & Hinton, 2016)."""
-    f.mu[n, q] = mean(x[n, q, h], over=h)
-    f.s[n, q] = rsqrt(mean((x[n, q, h] - f.mu[n, q]) ** 2, over=h) + 1)
-    f.z[n, q, h] = gx[q, h] * (x[n, q, h] - f.mu[n, q]) * f.s[n, q] + bx[q, h]
-    f.cn[n, h] = sigmoid(f.z[n, 1, h] + 1) * cp[n, h] + sigmoid(f.z[n, 0, h]) * tanh(f.z[n, 2, h])
-    f.m[n] = mean(f.cn[n, h], over=h)
-    f.r[n] = rsqrt(mean((f.cn[n, h] - f.m[n]) ** 2, over=h) + 1)
-    f.l[n, h] = g[h] * (f.cn[n, h] - f.m[n]) * f.r[n] + b[h]
-    f.y[n, h] = sigmoid(f.z[n, 3, h]) * tanh(f.l[n, h])
-    return f.y, f.cn
-
-
-def test_what_weighed_sums_are_of_goes_by_the_name_of_a_part() -> None:
-    code = code_of(normed_cell.op)
-    assert code.count("dy * ") == 1, code

@@ -7,8 +7,9 @@ from fractions import Fraction
 
 from derive.ir.nodes.walking import reads
 from derive.ir.program import WIDTHS, Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter
+from derive.primitives import names
 
-_SMOOTH = frozenset({"add", "sub", "neg", "mul", "exp", "tanh", "sigmoid", "softplus", "sin", "cos", "erf"}) | WIDTHS
+_SMOOTH = frozenset({"add", "sub", "neg", "mul"}) | names(lambda r: r.is_smooth) | WIDTHS
 _POWERS = [Num(Fraction(n)) for n in (1, 2, 3, 4)]
 _OF_POSITIVE = frozenset({"sqrt", "rsqrt", "log"})
 
