@@ -20,9 +20,6 @@ NAMED = 0.05
 LONG = 3.0
 """Passes from which on what a function makes is no sooner made again than read."""
 
-OTHER_KERNEL = 2.0
-"""Passes of autograd's kernels that are neither products nor pointwise: they read and write."""
-
 
 # --- lengths taken for axes, so that work can be counted -------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 
 from sympy import Function, Pow
 
@@ -305,10 +305,9 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
 
 def _reading(program: Program, made: tuple[Assign, ...]) -> Program:
     """A program that reads these functions of kept tensors instead of computing them."""
-    statements = program.statements
     for m in made:
-        statements = tuple(replace(s, value=put(s.value, m.value, Read(m.name, m.axes))) for s in statements)
-    return replace(program, statements=statements)
+        program = program.with_values(partial(put, old=m.value, new=Read(m.name, m.axes)))
+    return program
 
 
 def stepwise_program(steps: Stepwise) -> tuple[Program, tuple[str, ...]]:

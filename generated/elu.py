@@ -37,7 +37,7 @@ def elu_forward(x: Tensor, alpha: float = 1.0) -> tuple[Tensor, EluSaved]:
     """Returns y and what the backward needs."""
     check_shapes("elu", ("x: ...",), x)
     # y[...] = relu(x[...]) + alpha * expm1(minimum(x[...], 0))
-    y = torch.relu(x).add_(torch.expm1(x.clamp(max=0)).mul_(alpha))
+    y = torch.relu(x).add_(x.clamp(max=0).expm1_().mul_(alpha))
     return y, EluSaved(x, alpha)
 
 

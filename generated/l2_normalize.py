@@ -57,9 +57,8 @@ def l2_normalize_backward(
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     r = torch.rsqrt(r_sum.clamp(min=eps**2))  # r[...] = rsqrt(maximum(r_sum[...], eps**2))
     sum_dy_y = (dy * y).sum(-1, keepdim=True)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-    where_r_sum_sum_dy_y = torch.where(r_sum > eps**2, sum_dy_y, torch.where(r_sum == eps**2, sum_dy_y / 2, 0))
-    # dx[..., d] = r[...] * (dy[..., d] - where_r_sum_sum_dy_y[...] * y[..., d])
-    dx = torch.addcmul(dy, where_r_sum_sum_dy_y, y, value=-1).mul_(r)
+    # dx[..., d] = r[...] * (dy[..., d] - sum_dy_y[...] * (sign(r_sum[...] - eps**2) + 1) / 2 * y[..., d])
+    dx = torch.addcmul(dy, sum_dy_y * (torch.sign(r_sum - eps**2) + 1), y, value=-0.5).mul_(r)
     return dx if needs is None or needs[0] else None
 
 

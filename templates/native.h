@@ -986,5 +986,8 @@ LIBRARY(asinh)
 LIBRARY(acosh)
 LIBRARY(erfc)
 
+// what is computed by its meaning
+{{ functions }}
+
 #include "_products.h"
 #include "_windows.h"

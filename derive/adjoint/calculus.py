@@ -12,6 +12,7 @@ from derive.ir.terms.asked import Alike
 from derive.ir.terms.axes import Axis
 from derive.ir.terms.choices import Where, under
 from derive.ir.terms.elements import At, Scalar
+from derive.ir.terms.kinks import relu
 
 
 def local_derivative(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
@@ -88,10 +89,8 @@ def from_output(equation: Equation, local: Expr, read: At, powers: bool = True) 
     if not isinstance(core, Function | Pow) or isinstance(core, Where):
         return local
     value = equation.left / factor
-    if hasattr(core, "slope_at_value"):
-        slope = core.fdiff()
-        put = {} if slope.is_number else {slope: core.slope_at_value(value)}  # a 1 may be a place
-        return local.xreplace({**put, core: value})
+    if isinstance(core, relu) and not (slope := core.fdiff()).is_number:  # a 1 may be a place
+        return local.xreplace({slope: relu(value).fdiff(), core: value})
     if isinstance(core, Pow) and not core.is_Function:
         return _power_from_output(core, value, local) if powers else local
     return local.xreplace({core: value})

@@ -80,6 +80,11 @@ class Stepwise:
     sums: tuple[tuple[str, tuple[str, ...]], ...] = ()  # adjoints that are added up in parts, and these, by name
 
     @cached_property
+    def by_name(self) -> dict[str, Adjoint]:
+        """The adjoints by their own names."""
+        return {a.target.name: a for a in self.adjoints}
+
+    @cached_property
     def _hash(self) -> int:
         return hash((self.op, self.cotangents, self.adjoints, self.sums))
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from derive.ir.nodes.walking import children
 from derive.ir.program import CONDITIONS, Call, Index, Node, Read, Scatter, Statement
 from derive.pipeline import Derivation
+from derive.primitives import names
 
-FLAT = CONDITIONS | {"sign"}
+FLAT = CONDITIONS | names(lambda r: r.slope == "0")
 """Functions that are constant nearly everywhere."""
 
 

@@ -24,13 +24,15 @@ from derive.collapse.raised import Bases, raised
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.sides_taken import Extrema, use_sides
 from derive.collapse.supports import Support, reason_of, without_masks
-from derive.collapse.wholes import Wholes, use_wholes
 from derive.decisions import MOST_TERMS, MOST_TERMS_IN_FULL
+from derive.facts.interpreter import Facts
 from derive.ir.algebra import is_contraction, normal, substitute
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
 from derive.ir.terms.products import factors_of, without
 from derive.ir.terms.reductions import Sigma
+from derive.rules.expressions import Names, rewritten
+from derive.rules.tables.algebra import WHOLES
 from derive.schedule.definitions import Definition
 
 
@@ -91,7 +93,7 @@ class Laws:
     inversions: tuple[Inversion, ...]
     relations: Relations
     supports: dict[str, tuple[Support, ...]]
-    wholes: Wholes
+    names: Names
     always: frozenset[str]
     gradients: frozenset[str]
     masked: Masked = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Laws:
     sums: Sums = field(default_factory=dict)
     extrema: Extrema = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
-    finite: frozenset[str] = frozenset()  # tensors of the forward that are so where its inputs are
+    values: Facts = field(default_factory=Facts)  # of the forward, where its inputs are finite
     bases: Bases = field(default_factory=dict)
     memo: Memo = field(default_factory=dict, compare=False)
 
@@ -203,14 +205,14 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
         by = "; ".join(f"{eliminated[n].left} = {eliminated[n].value}" for n in present)
         value = substitute(value, {n: (eliminated[n].axes, eliminated[n].value) for n in present})
         yield "eliminate", value, by
-    value, factors = drawn_out(value, laws.finite)
+    value, factors = drawn_out(value, laws.values)
     yield "factor", value, "; ".join(factors)
     value, used = use_relations(normal(value), laws.relations)
     yield "relation", value, "; ".join(str(r) for r in used)
     value, powers = raised(value, laws.bases)
     yield "power", value, "; ".join(powers)
-    value, shares = use_wholes(value, laws.wholes)
-    yield "whole", value, "; ".join(shares)
+    value, why = rewritten(value, WHOLES, laws.names)
+    yield "whole", value, why
     value, sides = use_sides(value, laws.extrema)
     yield "side", value, "; ".join(sides)
     if laws.masked:
@@ -218,7 +220,7 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
         yield "support", value, "; ".join(equations)
     if laws.supports:
         before = value
-        value, facts = without_masks(value, laws.supports, laws.finite)
+        value, facts = without_masks(value, laws.supports, laws.values)
         yield "support", value, reason_of(facts)
         if value != before:  # what was summed under a mask may be all of it
             value, used = use_relations(normal(value), laws.relations)

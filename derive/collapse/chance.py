@@ -8,6 +8,7 @@ adjoint that differs from 0 here does not vanish. What cannot be evaluated, and 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,47 +22,19 @@ from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.ir.equations import Equation, Op
+from derive.ir.program import RELATIONS
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Delta, Scalar
-from derive.ir.terms.functions import CAP
 from derive.ir.terms.indices import Merge, Part, Prefix, Slot
 from derive.ir.terms.reductions import Reduce, Sigma, TakenFirst
+from derive.primitives import numeric, row
 
 _LENGTH = 2
 _LONGEST = 256  # which no axis is longer than: one of which single places are read is as long as that takes
 _MOST = 4096  # places of one tensor, those summed over included
 _NOISE = 1e-6  # of what is added up, below which a sum may be rounding: what is drawn lies between 0.1 and 0.9
 
-_FUNCTIONS: dict[str, Callable[..., float]] = {
-    "absolute": abs,
-    "capped": lambda x: min(x, CAP),
-    "cos": math.cos,
-    "erf": math.erf,
-    "erfc": math.erfc,
-    "exp": math.exp,
-    "expm1": math.expm1,
-    "log": math.log,
-    "log1p": math.log1p,
-    "logaddexp": lambda a, b: math.log(math.exp(a) + math.exp(b)),
-    "maximum": max,
-    "minimum": min,
-    "power": math.pow,
-    "relu": lambda x: max(x, 0.0),
-    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-    "sign": lambda x: math.copysign(1.0, x) if x else 0.0,
-    "sin": math.sin,
-    "softplus": lambda x: math.log1p(math.exp(x)),
-    "tanh": math.tanh,
-}
-_RELATIONS: dict[str, Callable[[float, float], bool]] = {
-    "<": float.__lt__,
-    "<=": float.__le__,
-    ">": float.__gt__,
-    ">=": float.__ge__,
-    "==": float.__eq__,
-    "!=": float.__ne__,
-}
 _REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
     "sum": math.fsum,
     "mean": lambda values: math.fsum(values) / len(values),
@@ -182,7 +155,7 @@ class Instance:
         if isinstance(e, Where):
             return self._value(e.args[1] if self._holds(e.condition, at) else e.args[2], at)
         if isinstance(e, Function | Max | Min):
-            of = {Max: max, Min: min}.get(type(e)) or _FUNCTIONS.get(type(e).__name__)
+            of = {Max: max, Min: min}.get(type(e)) or numeric(row(type(e).__name__))
             if of is None:
                 raise _Unknown
             return float(of(*(self._value(a, at) for a in e.args)))
@@ -235,7 +208,7 @@ class Instance:
         if isinstance(e, BooleanTrue | BooleanFalse):
             return bool(e)
         if isinstance(e, Relational):
-            return _RELATIONS[e.rel_op](*(self._value(a, at) for a in e.args))
+            return getattr(operator, RELATIONS[e.rel_op])(*(self._value(a, at) for a in e.args))
         if isinstance(e, Not):
             return not self._holds(e.args[0], at)
         if isinstance(e, And | Or):

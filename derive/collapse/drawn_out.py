@@ -5,21 +5,20 @@ There it may meet what divides by it: the gradient of `s*clamp(x/s)` by cases is
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from sympy import Expr, Mul, Pow, S
 
+from derive.facts.interpreter import Facts
 from derive.ir.terms.axes import free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Scalar
 
 
-def drawn_out(value: Expr, finite: Collection[str]) -> tuple[Expr, tuple[str, ...]]:
+def drawn_out(value: Expr, values: Facts) -> tuple[Expr, tuple[str, ...]]:
     """A value with numbers and finite tensors of fewer axes before each choice that has them, and what these are."""
     put: dict[Expr, Expr] = {}
     used: dict[str, None] = {}
     for choice in sorted(value.atoms(Where), key=lambda w: w.sort_key()):
-        common = sorted(_common(choice, choice, finite), key=lambda f: f.sort_key())
+        common = sorted(_common(choice, choice, values), key=lambda f: f.sort_key())
         if common:
             put[choice] = Mul(*common, _divided(choice, Mul(*common)))
             used.update((f"{f} is a factor of {choice}", None) for f in common)
@@ -36,16 +35,16 @@ def _of_powers(value: Pow) -> Expr:
     return Where(condition, *(b**value.exp for b in branches))
 
 
-def _common(value: Expr, choice: Where, finite: Collection[str]) -> set[Expr]:
+def _common(value: Expr, choice: Where, values: Facts) -> set[Expr]:
     """The factors of a value, in every branch that is not 0, that a choice can have before it: 0 times them is 0."""
     if isinstance(value, Where):
-        branches = [_common(b, choice, finite) for b in value.args[1:] if b != 0]
+        branches = [_common(b, choice, values) for b in value.args[1:] if b != 0]
         return set.intersection(*branches)
-    return {f for f in Mul.make_args(value) if _is_small(f, finite) and free_axes(f) < free_axes(choice)}
+    return {f for f in Mul.make_args(value) if _is_small(f, values) and free_axes(f) < free_axes(choice)}
 
 
-def _is_small(factor: Expr, finite: Collection[str]) -> bool:
-    return isinstance(factor, Scalar) or (isinstance(factor, At) and factor.name in finite)
+def _is_small(factor: Expr, values: Facts) -> bool:
+    return isinstance(factor, Scalar | At) and values.of(factor).is_finite
 
 
 def _divided(value: Expr, factor: Expr) -> Expr:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Basic, Expr, Mul, exp
+from sympy import Add, Basic, Expr, Mul
 
+from derive.facts.interpreter import facts_of
 from derive.ir.algebra import normal
 from derive.ir.equations import Op
 from derive.ir.terms.asked import above_zero
@@ -33,22 +34,23 @@ class Total:
 def totals(op: Op) -> dict[str, Total]:
     """The sums of an op that add up nothing but elements which are not negative, by name."""
     found: dict[str, Total] = {}
+    values = facts_of(op)
     for e in op.equations:
         if e.kind not in ("sum", "mean") or not e.is_plain:
             continue
         factors = Mul.make_args(e.body)
         deltas = tuple(f for f in factors if isinstance(f, Delta))
         parts = [f for f in factors if f not in deltas]
-        if len(parts) == 1 and isinstance(parts[0], At) and _is_never_negative(parts[0], op) and e.weight.is_positive:
-            found[e.name] = Total(e.axes, e.over, parts[0], deltas)
+        part = parts[0] if len(parts) == 1 else None
+        if (
+            not isinstance(part, At)
+            or op.equation(part.name) is None
+            or not all(isinstance(i, Axis) for i in part.index)
+        ):
+            continue
+        if values.of(part).is_nonnegative and values.of(e.weight).is_positive:
+            found[e.name] = Total(e.axes, e.over, part, deltas)
     return found
-
-
-def _is_never_negative(part: At, op: Op) -> bool:
-    equation = op.equation(part.name)
-    if equation is None or not all(isinstance(i, Axis) for i in part.index):
-        return False
-    return bool(isinstance(equation.body, exp) or equation.body.is_nonnegative or equation.target.is_nonnegative)
 
 
 def as_if_filled(value: Expr, known: dict[str, Total]) -> Expr:

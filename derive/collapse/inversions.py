@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, Mul, Pow, S, exp, expand_mul
+from sympy import Add, Expr, Mul, S, exp, expand_mul
 
-from derive.ir.equations import Equation, Op, is_positive
-from derive.ir.terms.axes import Axis, Size, free_axes
+from derive.facts.interpreter import of_numbers
+from derive.facts.values import May
+from derive.ir.equations import Equation, Op
+from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import At, tensor_names
 
 
@@ -106,14 +108,4 @@ def invert(equation: Equation, read: At) -> Inversion | None:
 
 def cannot_vanish(expr: Expr) -> bool:
     """Whether what is known of signs excludes zero, also where it underflows: `exp(-u)` times `exp(u)` may be nan."""
-    if expr.is_number:
-        return expr != 0
-    if isinstance(expr, exp):
-        return False
-    if isinstance(expr, Mul):
-        return all(cannot_vanish(a) for a in expr.args)
-    if isinstance(expr, Pow):
-        return bool(expr.exp.is_negative) or cannot_vanish(expr.base)
-    if isinstance(expr, Size):
-        return True
-    return expr.is_zero is False or is_positive(expr) or is_positive(-expr)
+    return not any(isinstance(f, exp) for f in Mul.make_args(expr)) and of_numbers(expr).zero < May.ANYWHERE

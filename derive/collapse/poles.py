@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sympy import Add, Expr, Function, Mul, Not, Pow, S
+from sympy import Expr, Function, Mul, Not, S
 
 from derive.adjoint.chain_rule import Adjoint, Contribution, Stepwise
-from derive.facts.bounded import ENTIRE, above_zero, floored, has_floor
+from derive.facts.interpreter import POSITIVE, Facts, facts_by
+from derive.facts.values import May
 from derive.ir.equations import Op
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Where
-from derive.ir.terms.elements import At, Delta, at_index
+from derive.ir.terms.elements import At, at_index
 from derive.ir.terms.reductions import Sigma
 
 
 @dataclass(frozen=True)
 class _Known:
-    """The tensors of the forward that are above 0, and those that may be infinite where what they read is finite."""
+    """An op, and what is known of the tensors of its forward, where the caller's numbers are above 0."""
 
     op: Op
-    above: frozenset[str]
-    infinite: frozenset[str]
+    values: Facts
 
     def definition(self, at: At) -> Expr | None:
         """What an element is at its place, where an equation says it by elements alone."""
@@ -46,10 +46,7 @@ class _Masked:
 def with_poles_inside(steps: Stepwise) -> Stepwise:
     """The same backward with such factors inside the choices that an adjoint they multiply is made of."""
     masked: dict[str, _Masked] = {}
-    known = _Known(steps.op, floored(steps.op) | above_zero(steps.op), frozenset())
-    for e in steps.op.equations:
-        if e.kind is None and _is_pole(e.body, known):
-            known = replace(known, infinite=known.infinite | {e.name})
+    known = _Known(steps.op, facts_by(steps.op.operands, steps.op.equations, POSITIVE))
     adjoints: list[Adjoint] = []
     for adjoint in steps.adjoints:
         changed = tuple(_inside(c, masked, known) for c in adjoint.contributions)
@@ -140,19 +137,4 @@ def _kept(choice: Expr) -> Expr:
 
 def _is_pole(value: Expr, known: _Known) -> bool:
     """Whether it may be infinite where the inputs are finite."""
-    if isinstance(value, At):
-        return value.name in known.infinite
-    if isinstance(value, Delta | Sigma):
-        return False
-    if isinstance(value, Pow) or (isinstance(value, Function) and not isinstance(value, ENTIRE)):
-        base = value.args[0]
-        above = base.is_positive or _has_floor(base) or (isinstance(base, At) and base.name in known.above)
-        is_root = isinstance(value, Pow) and value.exp.is_nonnegative
-        return bool(value.atoms(At)) and ((not is_root and not above) or _is_pole(base, known))
-    return any(_is_pole(a, known) for a in value.args if isinstance(a, Expr))
-
-
-def _has_floor(base: Expr) -> bool:
-    """Whether something that is not negative has a number added, the caller's `eps` among others."""
-    numbers = Add(*(t for t in Add.make_args(base) if not t.atoms(At)))
-    return has_floor(base) or (numbers not in (S.Zero, base) and bool((base - numbers).is_nonnegative))
+    return not isinstance(value, Sigma) and bool(value.atoms(At)) and known.values.of(value).infinite >= May.SINGULAR

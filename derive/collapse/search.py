@@ -27,12 +27,12 @@ from derive.collapse.symmetries import in_one_order
 from derive.collapse.together import Whole, added_up, of_whole_sums
 from derive.collapse.vanishing import vanishing
 from derive.collapse.whole_form import whole_form
-from derive.collapse.wholes import wholes
 from derive.decisions import FORM_GAIN, STRETCHES_ALONE
-from derive.facts.bounded import polynomials
 from derive.facts.costs.cost import made_again
+from derive.facts.interpreter import facts_of
 from derive.facts.lengths.nominal import nominal
 from derive.ir.terms.elements import At, Scalar
+from derive.rules.expressions import names_of
 from derive.schedule.definitions import Definition
 
 
@@ -63,8 +63,8 @@ def search(steps: Stepwise, policy: Policy, told: Told = silent) -> Closed:
     gradients = frozenset(o.name for o in steps.op.differentiable)
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(
-        valid, everywhere, supports(steps.op), wholes(steps.op), forced(steps), gradients, masked(steps.op),
-        finite=polynomials(steps.op), extrema=extrema(steps.op), bases=bases(steps.op),
+        valid, everywhere, supports(steps.op), names_of(steps.op), forced(steps), gradients, masked(steps.op),
+        values=facts_of(steps.op), extrema=extrema(steps.op), bases=bases(steps.op),
     )  # fmt: skip
     steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op), gathers=gathers(steps.op)))
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))

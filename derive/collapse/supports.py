@@ -6,13 +6,12 @@ what is not negative vanishes where that is not above 0: of `h = relu(x)`, `dh =
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from sympy import Add, Expr, Mul, S
 from sympy.logic.boolalg import BooleanAtom
 
-from derive.facts.bounded import is_polynomial
+from derive.facts.interpreter import Facts
 from derive.ir.algebra import opened, sigma
 from derive.ir.equations import Op
 from derive.ir.terms.asked import Above
@@ -105,7 +104,7 @@ def _outside_of(side: Side, body: Expr, known: dict[str, tuple[Support, ...]]) -
 
 
 def without_masks(
-    value: Expr, known: dict[str, tuple[Support, ...]], finite: Collection[str] = ()
+    value: Expr, known: dict[str, tuple[Support, ...]], values: Facts
 ) -> tuple[Expr, tuple[Support, ...]]:
     """A sum of products without the masks that they do not need, and the facts that say so.
 
@@ -113,10 +112,10 @@ def without_masks(
     polynomial of tensors that are `finite`: 0 times it is 0.
     """
     terms = Add.make_args(value)
-    parts = [use_supports(term, known, finite) for term in terms]
-    needed = {side for part, _ in parts if not part.has(Delta) for side in _masks_of(part, finite)}
+    parts = [use_supports(term, known, values) for term in terms]
+    needed = {side for part, _ in parts if not part.has(Delta) for side in _masks_of(part, values)}
     parts = [
-        (term, ()) if (_masks_of(term, finite) - _masks_of(part, finite)) & needed else (part, facts)
+        (term, ()) if (_masks_of(term, values) - _masks_of(part, values)) & needed else (part, facts)
         for term, (part, facts) in zip(terms, parts, strict=True)
     ]
     return Add(*(p for p, _ in parts)), tuple(dict.fromkeys(fact for _, facts in parts for fact in facts))
@@ -127,17 +126,17 @@ def reason_of(facts: tuple[Support, ...]) -> str:
     return "; ".join(map(str, facts)) or "the condition holds, or does not, wherever the delta is 1"
 
 
-def _masks_of(term: Expr, finite: Collection[str]) -> set[Side]:
-    return {side for f in Mul.make_args(term) if (side := _of_what_is_finite(f, finite)) is not None}
+def _masks_of(term: Expr, values: Facts) -> set[Side]:
+    return {side for f in Mul.make_args(term) if (side := _of_what_is_finite(f, values)) is not None}
 
 
 def use_supports(
-    term: Expr, known: dict[str, tuple[Support, ...]], finite: Collection[str] = ()
+    term: Expr, known: dict[str, tuple[Support, ...]], values: Facts
 ) -> tuple[Expr, tuple[Support, ...]]:
     """One product without the masks that a factor of it makes redundant, and the facts that were used."""
     used: list[Support] = []
-    factors = [_within(f, known, finite, used) for f in Mul.make_args(_under_deltas(term))]
-    for mask, side in [(f, side) for f in factors if (side := _of_what_is_finite(f, finite)) is not None]:
+    factors = [_within(f, known, values, used) for f in Mul.make_args(_under_deltas(term))]
+    for mask, side in [(f, side) for f in factors if (side := _of_what_is_finite(f, values)) is not None]:
         others = [f for f in factors if f != mask]
         zero = next((f for f, value in zip(others, _all_outside(others, side, known), strict=True) if value == 0), None)
         if zero is not None and _is_finite_outside(others, side, known):
@@ -178,7 +177,7 @@ def _facts(factors: list[Expr], side: Side, known: dict[str, tuple[Support, ...]
     return {at: s for at in ats if (s := _outside(at, side, known)) is not None}
 
 
-def _of_what_is_finite(factor: Expr, finite: Collection[str]) -> Side | None:
+def _of_what_is_finite(factor: Expr, values: Facts) -> Side | None:
     """The side on which what is finite under a mask is not 0: a number, be it one of places, `where(s <= t, s - t, 0)`,
     or a polynomial of finite tensors.
     """
@@ -187,19 +186,19 @@ def _of_what_is_finite(factor: Expr, finite: Collection[str]) -> Side | None:
     if side is None or value.atoms(Where):
         return None
     if value.atoms(At):
-        return side if is_polynomial(value, finite) else None
+        return side if values.of(value).is_finite else None
     places = free_axes(value)
     return side if not places or value.is_polynomial(*places) else None
 
 
 def _within(
-    factor: Expr, known: dict[str, tuple[Support, ...]], finite: Collection[str], used: list[Support]
+    factor: Expr, known: dict[str, tuple[Support, ...]], values: Facts, used: list[Support]
 ) -> Expr:
     """A sum without the masks that its terms do not need."""
     if not isinstance(factor, Sigma):
         return factor
     body, axes = opened(factor)
-    plain, facts = use_supports(body, known, finite)
+    plain, facts = use_supports(body, known, values)
     used += facts
     return sigma(plain, axes) if facts else factor
 

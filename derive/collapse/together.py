@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from types import MappingProxyType
 
-from sympy import Add, S
+from sympy import Add, Expr, S
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.chain import Choice, Step
@@ -75,10 +76,9 @@ def of_whole_sums(history: Iterable[Step], steps: Stepwise) -> list[Step]:
             done.setdefault(total[step.subject.name], {}).setdefault(step.subject.name, []).append(step)
         else:
             out.append(step)
-    lefts = {a.target.name: a for a in steps.adjoints}
     for name, names in steps.sums:
-        now = {part: lefts[part].value for part in names}
-        rest = lefts[name].value.xreplace({lefts[part].left: S.Zero for part in names})
+        now = {part: steps.by_name[part].value for part in names}
+        rest = steps.by_name[name].value.xreplace({steps.by_name[part].left: S.Zero for part in names})
         rounds = zip_longest(*(done.get(name, {}).get(part, []) for part in names))
         for some in rounds:
             for law in dict.fromkeys(s.law for s in some if s is not None):
@@ -86,7 +86,7 @@ def of_whole_sums(history: Iterable[Step], steps: Stepwise) -> list[Step]:
                 before = Add(rest, *now.values())
                 now |= {s.subject.name: s.after for s in own}
                 reason = "; ".join(dict.fromkeys(s.reason for s in own))
-                out.append(Step(law, lefts[name].left, before, Add(rest, *now.values()), reason))
+                out.append(Step(law, steps.by_name[name].left, before, Add(rest, *now.values()), reason))
     return out
 
 
@@ -99,22 +99,30 @@ def cheapest(
         same = set(whole.definitions) <= set(changed)
         if same or outside_domain(changed, allowed) or circular(changed):
             continue
-        other = priced(steps, _with_changed(steps, whole.parts, changed, law, reason, policy), policy)
+        other = priced(steps, with_changed(steps, whole.parts, changed, law, reason, policy), policy)
         best = min(best, other, key=lambda w: w.kept.total)
     return best
 
 
-def _with_changed(
-    steps: Stepwise, parts: Sequence[Candidate], changed: list[Definition], law: str, reason: str, policy: Policy
+def with_changed(
+    steps: Stepwise,
+    parts: Sequence[Candidate],
+    changed: list[Definition],
+    law: str,
+    reason: str,
+    policy: Policy,
+    before: Mapping[str, Expr] = MappingProxyType({}),
 ) -> list[Candidate]:
-    """The parts with these definitions for their own, those that change as one: one may read what is new in another."""
-    left = {a.target.name: a.left for a in steps.adjoints}
+    """The parts with these definitions for their own, those that change as one: one may read what is new in another.
+
+    `before` says what stood there of those that have another name now.
+    """
     inside = [part for part in parts if not set(part.definitions) <= set(changed)]
     others = {d.name for part in parts if part not in inside for d in part.definitions}
-    old = {d.name: d.value for part in inside for d in part.definitions}
+    old = {**{d.name: d.value for part in inside for d in part.definitions}, **before}
     after = tuple(d for d in changed if d.name not in others)
-    history = [Step(law, left.get(d.name, At(Tensor(d.name), *d.axes)), old[d.name], d.value, reason)
-               for d in after if d.name in old and d.value != old[d.name]]  # fmt: skip
+    history = [Step(law, At(Tensor(d.name), *d.axes), old[d.name], d.value, reason)
+               for d in after if d.name in before or (d.name in old and d.value != old[d.name])]  # fmt: skip
     kept = with_kept(steps, list(after), tuple(d.name for d in after), policy=policy)
     one = Candidate(merged(inside), after, (*(s for p in inside for s in p.steps), *history), kept)
     return [one if part is inside[0] else part for part in parts if part not in inside[1:]]

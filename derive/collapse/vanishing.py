@@ -20,7 +20,6 @@ from derive.collapse.chance import Instance
 from derive.collapse.emptied import Total, as_if_filled, is_by_total
 from derive.collapse.reassociate import reassociated
 from derive.collapse.saving import value_of
-from derive.collapse.wholes import use_wholes
 from derive.decisions import PUT_IN, PUT_IN_TERMS
 from derive.ir.algebra import normal, opened, opened_by_name, rewrite, sigma, substitute
 from derive.ir.equations import Op
@@ -30,6 +29,8 @@ from derive.ir.terms.elements import At, tensor_names
 from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.products import factors_of
 from derive.ir.terms.reductions import Sigma
+from derive.rules.expressions import rewritten
+from derive.rules.tables.algebra import WHOLES
 
 _LAW = "reassociate"
 
@@ -157,7 +158,7 @@ def _is_nothing(value: Expr, laws: Laws) -> bool:
         sums = sorted((s for s in value.atoms(Sigma) if len(s.over) > 1), key=lambda s: s.sort_key())
         found = next(((s, way) for s in sums for way, _ in reassociated(s, {}, laws.relations)), None)
         if found is None:
-            return use_wholes(value, laws.wholes)[0] == 0
+            return rewritten(value, WHOLES, laws.names)[0] == 0
         value = normal(value.xreplace(dict([found])))
     return True
 

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S, exp, tanh
+from sympy import Add, Basic, Expr, Function, Integer, Mul, Pow, S
 
 from derive.ir.equations import Equation, Op
 from derive.ir.nodes.naming import labels
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Concat
 from derive.ir.terms.elements import At
-from derive.ir.terms.functions import atan2, power, sigmoid
+from derive.ir.terms.functions import atan2, having, power
 from derive.ir.terms.kinks import absolute, maximum, minimum, relu
 from derive.ir.terms.names import free_name
 from derive.ir.terms.reductions import Reduce
 from derive.rules.splitting import axes_of_part, own_equation
 
 _LONGEST = 24  # letters of a name that says what is subtracted from what
-_OWN_DERIVATIVE = (exp, tanh, sigmoid)
+_OWN_DERIVATIVE = having(lambda r: r.is_smooth and r.slope_by_value)
 _BENT = (relu, absolute, atan2)
 """Functions whose derivative is by the sign of their argument, or a multiple of it: the backward reads it again."""
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from sympy import Expr, S
 
 from derive.adjoint.chain_rule import Stepwise
-from derive.collapse.carried import Carried, carried
+from derive.collapse.carried import carried
 from derive.collapse.chain import Laws, Step
-from derive.collapse.complements import both_sides, by_other_side, complements, slopes, tangents
-from derive.collapse.denominators import cancelled
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
 from derive.collapse.known_products import by_products, products
 from derive.collapse.local_search import Candidate
-from derive.collapse.magnitudes import magnitudes
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
     Found,
@@ -32,11 +28,13 @@ from derive.collapse.sums_named import sums_named
 from derive.collapse.sums_of_adjoints import sums_of_adjoints
 from derive.collapse.sums_of_multiples import sums_of_multiples
 from derive.collapse.supports import of_definition, reason_of, without_masks
-from derive.collapse.together import Whole, cheapest, merged, priced
+from derive.collapse.together import Whole, cheapest, priced, with_changed
 from derive.ir.algebra import normal
 from derive.ir.matching import match
-from derive.ir.terms.elements import At, Tensor, tensor_names
+from derive.ir.terms.elements import At, tensor_names
 from derive.ir.terms.reductions import Sigma
+from derive.rules.expressions import names_of, rewritings
+from derive.rules.tables.algebra import GRADIENTS
 from derive.schedule.definitions import Definition, circular
 
 
@@ -64,25 +62,57 @@ def _reassociate(
     policy: Policy,
 ) -> Candidate:
     """Take sums over matrix products by way of forward tensors or adjoints, each where that is cheaper."""
-    names = tuple(d.name for d in found.definitions)
-    found = replace(found, kept=with_kept(steps, list(found.definitions), names, held, policy))
-    allowed = divisors(steps) | {n for d in found.definitions for n in divided_by(d.value)}
-    adjoints = {a.target.name: a.left for a in steps.adjoints}
-    made = [(adjoints[d.name], d) for d in everything]
+    found = _priced(steps, found, policy, held)
+    own = {d.name for d in found.definitions}
+    elsewhere = [d for d in everything if d.name not in own]
+    made = [(steps.by_name[d.name].left, d) for d in everything]
     for put, because in _everywhere(_in_another_order(steps, found, made, laws)):
         changed = [replace(d, value=normal(d.value.xreplace(put))) for d in found.definitions]
-        gone = any(c.value == 0 != d.value for d, c in zip(found.definitions, changed, strict=True))
-        if circular({d.name: d for d in (*everything, *changed)}.values()) or gone:
-            continue  # gradients of inputs stay as they are asked for
-        kept = with_kept(steps, changed, tuple(d.name for d in changed), held, policy)
-        better = (kept.total, _read_twice(changed)) < (found.kept.total, _read_twice(found.definitions))
-        if better and not outside_domain(changed, allowed):
-            new = [
-                Step("reassociate", adjoints[d.name], d.value, c.value, because)
-                for d, c in zip(found.definitions, changed, strict=True) if d != c
-            ]  # fmt: skip
-            found = Candidate(found.choice, tuple(changed), (*found.steps, *new), kept)
+        if not any(c.value == 0 != d.value for d, c in zip(found.definitions, changed, strict=True)):
+            ways = [("reassociate", changed, because)]  # gradients of inputs stay as they are asked for
+            found = _cheaper(steps, found, ways, policy, elsewhere, held)
     return found
+
+
+def _priced(steps: Stepwise, found: Candidate, policy: Policy, held: frozenset[str] = frozenset()) -> Candidate:
+    """A stretch with what it keeps as it is defined now, and what that costs."""
+    names = tuple(d.name for d in found.definitions)
+    return replace(found, kept=with_kept(steps, list(found.definitions), names, held, policy))
+
+
+def _cheaper(
+    steps: Stepwise,
+    found: Candidate,
+    ways: Iterable[tuple[str, list[Definition], str]],
+    policy: Policy,
+    elsewhere: Sequence[Definition] | None = None,
+    held: frozenset[str] = frozenset(),
+) -> Candidate:
+    """A stretch in the first of these ways, each by a law and with its reason, that is cheaper.
+
+    With the definitions `elsewhere`, where sums are taken otherwise, it divides by nothing more and needs nothing in a
+    circle; of two ways that cost the same the one that reads fewer tensors twice is better.
+    """
+    summed = elsewhere is not None
+    allowed = divisors(steps) | {n for d in found.definitions for n in divided_by(d.value)}
+    for law, changed, reason in ways:
+        if summed and (circular([*changed, *(elsewhere or ())]) or outside_domain(changed, allowed)):
+            continue
+        other = _priced(steps, replace(found, definitions=tuple(changed)), policy, held)
+        more = other.kept.total - found.kept.total
+        if more < 0 or (summed and more == 0 and _read_twice(changed) < _read_twice(found.definitions)):
+            both = [(d, c) for d, c in zip(found.definitions, changed, strict=True) if d != c]
+            told = (Step(law, steps.by_name[d.name].left, d.value, c.value, reason) for d, c in both)
+            return replace(other, steps=(*found.steps, *told))
+    return found
+
+
+def _with_value(
+    found: Candidate, k: int, ways: Iterable[tuple[str, Expr, str]]
+) -> Iterator[tuple[str, list[Definition], str]]:
+    """The definitions of a stretch with each of these values for one of them."""
+    for law, value, reason in ways:
+        yield law, [replace(d, value=value) if i == k else d for i, d in enumerate(found.definitions)], reason
 
 
 def _read_twice(definitions: Iterable[Definition]) -> int:
@@ -121,48 +151,21 @@ def _in_another_order(
     return ways
 
 
-_Identity = tuple[str, Callable[[Expr], Iterator[Expr]], str]
-_IDENTITIES: tuple[_Identity, ...] = (
-    ("complement", complements, "1 - sigmoid(u) = sigmoid(-u)"),
-    ("complement", tangents, "1 - 2*sigmoid(u) = tanh(-u/2)"),
-    ("complement", slopes, "[u > 0] - sign(u)*sigmoid(-|u|) = sigmoid(u)"),
-    ("denominator", cancelled, "a/b - c/b**2 = (a*b - c)/b**2"),
-)
-"""Laws of single definitions, each taken where it is cheaper."""
-
-
 def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
     """The same with each of these laws where it is cheaper."""
-    returns = tuple(d.name for d in found.definitions)
-    found = replace(found, kept=with_kept(steps, list(found.definitions), returns, policy=policy))
-    known = bodies(steps.op)
-    magnitude: _Identity = ("magnitude", partial(magnitudes, op=steps.op), "sign(u) * abs(u) = u")
-    sides = both_sides(steps.op)
-    other: _Identity = ("complement", partial(by_other_side, other=sides), "sigmoid(u) + sigmoid(-u) = 1")
-    named: _Identity = ("product", partial(by_products, known=products(steps.op)), "the forward has this product")
+    found = _priced(steps, found, policy)
+    known, forward, names = bodies(steps.op), products(steps.op), names_of(steps.op)
     for k in range(len(found.definitions)):
-        for law, values, reason in (other, *_IDENTITIES, magnitude, named):
-            ways = ((value, reason) for value in values(found.definitions[k].value))
-            found = _cheaper(steps, found, k, law, ways, policy)
-        names = with_definitions(known, list(found.definitions[:k]))
-        found = _cheaper(steps, found, k, "open", opened(found.definitions[k].value, names), policy)
-    return found
-
-
-def _cheaper(
-    steps: Stepwise, found: Candidate, k: int, law: str, ways: Iterator[tuple[Expr, str]], policy: Policy
-) -> Candidate:
-    """The same with the first of these values for one definition that is cheaper, if any is."""
-    returns = tuple(d.name for d in found.definitions)
-    definition = found.definitions[k]
-    for value, reason in ways:
-        changed = [*found.definitions]
-        changed[k] = replace(definition, value=value)
-        kept = with_kept(steps, changed, returns, policy=policy)
-        if kept.total < found.kept.total:
-            left = next(a.left for a in steps.adjoints if a.target.name == definition.name)
-            step = Step(law, left, definition.value, value, reason)
-            return Candidate(found.choice, tuple(changed), (*found.steps, step), kept)
+        for rows in GRADIENTS:
+            moves = rewritings(found.definitions[k].value, rows, names, normal)
+            ways = ((m.row.name, m.value, m.reason) for m in moves)
+            found = _cheaper(steps, found, _with_value(found, k, ways), policy)
+        values = by_products(found.definitions[k].value, forward)
+        ways = (("product", value, "the forward has this product") for value in values)
+        found = _cheaper(steps, found, _with_value(found, k, ways), policy)
+        bodied = opened(found.definitions[k].value, with_definitions(known, list(found.definitions[:k])))
+        ways = (("open", value, reason) for value, reason in bodied)
+        found = _cheaper(steps, found, _with_value(found, k, ways), policy)
     return found
 
 
@@ -170,21 +173,13 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
     """The parts with sums of named adjoints as that, where it is cheaper."""
     out: list[Candidate] = []
     named: list[tuple[At, Definition]] = []
-    lefts = {a.target.name: a.left for a in steps.adjoints}
     for i, part in enumerate(parts):
         others = [d for p in (*out, *parts[i + 1 :]) for d in p.definitions]
-        allowed = divisors(steps) | {n for d in part.definitions for n in divided_by(d.value)}
-        for k, definition in enumerate(part.definitions):
-            for value, reason in sums_of_adjoints(definition, named):
-                changed = (*part.definitions[:k], replace(definition, value=value), *part.definitions[k + 1 :])
-                names = tuple(d.name for d in changed)
-                before, kept = (with_kept(steps, list(ds), names, policy=policy) for ds in (part.definitions, changed))
-                sound = not circular([*changed, *others]) and not outside_domain(list(changed), allowed)
-                if kept.total < before.total and sound:
-                    step = Step("reassociate", lefts[definition.name], definition.value, value, reason)
-                    part = replace(part, definitions=changed, steps=(*part.steps, step), kept=kept)
-                    break
-            named.append((lefts[definition.name], part.definitions[k]))
+        for k, d in enumerate(part.definitions):
+            if ways := [("reassociate", value, reason) for value, reason in sums_of_adjoints(d, named)]:
+                fresh = _priced(steps, part, policy)
+                part = _cheaper(steps, fresh, _with_value(part, k, ways), policy, others)
+            named.append((steps.by_name[d.name].left, part.definitions[k]))
         out.append(part)
     return out
 
@@ -192,13 +187,12 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
 def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candidate]:
     """The parts without masks of what vanishes there because of another definition."""
     known, out = dict(laws.supports), []
-    lefts = {a.target.name: a.left for a in steps.adjoints}
     for part in parts:
         definitions, history = [], list(part.steps)
         for d in part.definitions:
-            value, why = without_masks(d.value, known, laws.finite)
+            value, why = without_masks(d.value, known, laws.values)
             if value != d.value:
-                history.append(Step("support", lefts[d.name], d.value, value, reason_of(why)))
+                history.append(Step("support", steps.by_name[d.name].left, d.value, value, reason_of(why)))
                 d = replace(d, value=value)
             known[d.name] = of_definition(d, known)
             definitions.append(d)
@@ -220,20 +214,7 @@ def _carried(steps: Stepwise, parts: list[Candidate], laws: Laws, policy: Policy
             before = before or with_kept(steps, everything, tuple(d.name for d in everything), policy=policy)
             after = with_kept(steps, changed, tuple(d.name for d in changed), policy=policy)
             if after.total < before.total:
-                parts = _with_carried(steps, parts, way, policy)
+                before_by_name = {d.name: way.before[n] for n, d in way.of.items() if d is not None}
+                parts = with_changed(steps, parts, changed, "carried", way.reason, policy, before_by_name)
                 break
     return parts
-
-
-def _with_carried(steps: Stepwise, parts: list[Candidate], way: Carried, policy: Policy) -> list[Candidate]:
-    """The parts with this change, those that it changes as one: what it names is no adjoint that one gives another."""
-    inside = [part for part in parts if any(d.name in way.of for d in part.definitions)]
-    before = [d for part in inside for d in part.definitions]
-    changes = [(way.before[d.name], way.of[d.name]) for d in before if d.name in way.of]
-    history = [
-        Step("carried", At(Tensor(d.name), *d.axes), b, d.value, way.reason) for b, d in changes if d is not None
-    ]
-    after = way.within(before)
-    kept = with_kept(steps, after, tuple(d.name for d in after), policy=policy)
-    one = Candidate(merged(inside), tuple(after), (*(s for p in inside for s in p.steps), *history), kept)
-    return [one if part is inside[0] else part for part in parts if part not in inside[1:]]

@@ -200,8 +200,7 @@ class _Orders:
         names = [n for f in factors for n in sorted(reads(f))]
         stem = "_".join(dict.fromkeys(names))
         stem = stem if len(stem) <= 24 else "_".join(["part", *dict.fromkeys(names)][:3])
-        name = new_name(stem, self.taken, "_")
-        return name
+        return new_name(stem, self.taken, "_")
 
 
 def _each_meets_one(steps: frozenset[Key], windows: list[Node]) -> bool:

@@ -23,18 +23,7 @@ from derive.ir.nodes.products import fraction, is_tensor
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import axes_of, put
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes, reads, walk
-from derive.ir.program import (
-    Assign,
-    Call,
-    Index,
-    Node,
-    Program,
-    Read,
-    Reduce,
-    SizeOf,
-    Statement,
-    base,
-)
+from derive.ir.program import Assign, Call, Index, Node, Program, Read, Reduce, SizeOf, Statement, base
 
 _KINDS = ("sum", "mean")
 

@@ -13,6 +13,7 @@ from derive.emit.module import module_of
 from derive.emit.pair import LINE_LENGTH
 from derive.emit.templating import environment
 from derive.pipeline import Derivation
+from derive.primitives import in_c
 
 
 def render(derivation: Derivation, backend: str = "torch", workspace: bool = False, unproven: str = "") -> str:
@@ -73,7 +74,7 @@ def render_shared(backend: str) -> dict[str, str]:
     texts = support_files()
     if backend == "cpu":
         texts |= {f"_{name}.py": _formatted(_filled(f"{name}.py.j2")) for name in ("library", "native", "operators")}
-        texts["_native.h"] = _filled("native.h")
+        texts["_native.h"] = _filled("native.h", functions=in_c())
         texts["_products.h"] = _filled("products.h")
         texts["_windows.h"] = _filled("windows.h")
         texts["_tensors.c"] = _filled("tensors.c")

@@ -23,7 +23,7 @@ from derive.backends.torch.reductions.shares import with_shares
 from derive.backends.torch.thresholds import without_choices
 from derive.backends.turned import with_sums_forwards
 from derive.backends.values import Line, is_pack
-from derive.contract.differences import squares_of_differences
+from derive.contract.inlined_in_sums import squares_of_differences
 from derive.emit.checks import (
     filled,
     first_reader,

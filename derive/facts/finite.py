@@ -1,109 +1,34 @@
-"""What is finite where some tensors are: sums and products of them, and what is bounded whatever it is of.
-
-The forward says so of its own tensors, a program of the gradients it makes of cotangents. A number that is not 0
-divides what is finite; of tensors, only a maximum with a number above 0, what is never below 0 and such a number, and a
-count of what is as large as a maximum, which counts one element at least.
-"""
+"""What is finite in a program of gradients, where the cotangents are, and where what the forward has is as well."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from derive.facts.bounded import SMALLEST, floored, polynomials
+from derive.facts.interpreter import GIVEN, Facts, facts_of
+from derive.facts.values import LENGTH, May, Value
 from derive.ir.equations import Op
 from derive.ir.lowering.lower import node as lowered
-from derive.ir.lowering.raising import is_finite_number
 from derive.ir.nodes.arithmetic import ONE, ZERO
-from derive.ir.nodes.products import is_matrix_product, is_weighted
-from derive.ir.nodes.walking import reads
-from derive.ir.program import Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, Statement
+from derive.ir.program import Call, Index, Node, Read, Reduce, Statement
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
 
-_KEEPS = frozenset({"add", "sub", "mul", "neg", "where", "maximum", "minimum", "relu", "absolute"})
-_BOUNDED = frozenset({"sign", "sigmoid", "tanh", "erf"})
+
+def finite_of(op: Op, cotangents: Collection[str]) -> tuple[Facts, Facts]:
+    """What is known where the cotangents are finite, and where the inputs are as well."""
+    values, given = facts_of(op), dict.fromkeys(cotangents, GIVEN)
+    return Facts({**{name: _of_anything(v) for name, v in values.tensors.items()}, **given}), values.with_more(given)
 
 
-@dataclass(frozen=True)
-class Finite:
-    """The names of finite tensors, of those whose reciprocal is, and of those that are never below 0."""
-
-    tensors: frozenset[str]
-    reciprocals: frozenset[str] = frozenset()
-    nonnegative: frozenset[str] = frozenset()
-
-    def with_more(self, names: Collection[str]) -> Finite:
-        """The same where these tensors are finite as well."""
-        return replace(self, tensors=self.tensors.union(names))
-
-    def after(self, s: Statement, is_count: bool) -> Finite:
-        """The same after a statement, which makes a count that is never 0 or something else."""
-        reciprocals = self.reciprocals - {s.name} | ({s.name} if is_count else set())
-        adds = isinstance(s, Assign) or (s.kind == "sum" and (s.onto is None or s.onto in self.tensors))
-        is_finite = adds and self.includes(s.value)
-        tensors = self.tensors - {s.name} | ({s.name} if is_finite else set())
-        return Finite(tensors, reciprocals, self.nonnegative - {s.name})
-
-    def includes(self, node: Node) -> bool:
-        """Whether a node is finite where these tensors are."""
-        if isinstance(node, Read):
-            return node.name in self.tensors
-        if isinstance(node, Reduce):
-            return self._includes_reduction(node)
-        if isinstance(node, Call):
-            return self._includes_call(node)
-        return isinstance(node, Scal | SizeOf | AxisValue) or is_finite_number(node)
-
-    def _includes_reduction(self, node: Reduce) -> bool:
-        if node.kind == "sum" and (is_matrix_product(node) or is_weighted(node)):
-            # were the other factor not finite, no sum over it would be
-            return bool(reads(node.body) & self.tensors) and self.with_more(reads(node.body)).includes(node.body)
-        return node.kind in ("sum", "mean") and self.includes(node.body)
-
-    def _includes_call(self, node: Call) -> bool:
-        if node.fn == "div":
-            value, by = node.args
-            known = isinstance(by, Read) and by.name in self.reciprocals
-            return self.includes(value) and (known or _never_zero(by) or self._is_above_zero(by))
-        if node.fn == "pow":
-            exponent = node.args[1]
-            whole = isinstance(exponent, Num) and exponent.value > 0 and exponent.value == int(exponent.value)
-            return whole and self.includes(node.args[0])
-        if (ends := _ends(node)) is not None:
-            return all(map(self.includes, ends))
-        parts = node.args[1:] if node.fn == "where" else node.args
-        return node.fn in _KEEPS | _BOUNDED and all(map(self.includes, parts))
-
-    def _is_above_zero(self, node: Node) -> bool:
-        """Whether a node is no smaller than a number above 0: `maximum(x, 1)`, what is never below 0 and `1e-6`."""
-        ends = node.args if isinstance(node, Call) and node.fn in ("maximum", "add") else ()
-        floors = [n for n in ends if is_finite_number(n) and n.value >= SMALLEST]  # type: ignore[union-attr]
-        if not floors or not isinstance(node, Call) or node.fn == "maximum":
-            return bool(floors)
-        return all(isinstance(n, Read) and n.name in self.nonnegative for n in ends if n not in floors)
+def _of_anything(v: Value) -> Value:
+    """What is known of a tensor of the forward whatever its inputs are; what is never near 0 divides what is finite."""
+    return replace(v, infinite=May.ANYWHERE, nan=v.nan if v.is_away_from_0 else May.ANYWHERE)
 
 
-def _never_zero(node: Node) -> bool:
-    """Whether nothing is 0 that is divided by: no element, no place, no length less another; a scalar is not."""
-    if isinstance(node, Call):
-        return node.fn in ("mul", "div", "neg", "pow") and all(map(_never_zero, node.args))
-    return isinstance(node, Num | Scal | SizeOf)
-
-
-def _ends(node: Call) -> tuple[Node, Node] | None:
-    """What a clamp keeps its value between: `minimum(maximum(x, low), high)`, either way round."""
-    inner = {"minimum": "maximum", "maximum": "minimum"}.get(node.fn)
-    if inner is None or not isinstance(node.args[0], Call) or node.args[0].fn != inner:
-        return None
-    return node.args[0].args[1], node.args[1]
-
-
-def finite_of(op: Op, cotangents: Collection[str]) -> tuple[Finite, Finite]:
-    """What is finite where the cotangents are, and where the inputs are as well."""
-    positive = frozenset(e.name for e in op.equations if e.kind in (None, "sum", "mean") and e.body.is_nonnegative)
-    both = (frozenset(cotangents), polynomials(op) | frozenset(cotangents))
-    return Finite(both[0], floored(op), positive), Finite(both[1], floored(op), positive)
+def after(values: Facts, s: Statement, is_count: bool) -> Facts:
+    """What is known after a statement, which makes a count that is never 0 or something else."""
+    return values.with_more({s.name: LENGTH if is_count else values.made_by(s)})
 
 
 def chooses(op: Op) -> bool:
@@ -111,7 +36,7 @@ def chooses(op: Op) -> bool:
     return any(w.condition.atoms(At) for e in op.equations for w in e.body.atoms(Where))
 
 
-def finite_unchosen(op: Op, cotangents: Collection[str]) -> Finite:
+def finite_unchosen(op: Op, cotangents: Collection[str]) -> Facts:
     """What is finite where it is not chosen: only gradients, where the op itself leaves out values by values."""
     gradients, values = finite_of(op, cotangents)
     return gradients if chooses(op) else values

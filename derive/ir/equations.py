@@ -7,11 +7,11 @@ An equation is pointwise, or one reduction of a pointwise body times a scale wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from sympy import Add, Basic, Expr, Mul, Pow, S, exp
+from sympy import Basic, Expr, Mul, S
 
 from derive.ir.display import display
 from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
@@ -126,6 +126,17 @@ class Equation:
     def at(self, index: Sequence[Expr]) -> Expr:
         """The body at another index than the axes on the left."""
         return at_index(self.body, self.axes, index)
+
+    def substituted(self, put: Mapping[Basic, Basic]) -> Equation:
+        """The same with others for its axes, their lengths and its tensors, wherever they stand."""
+
+        def new(e: Expr) -> Expr:
+            return e.xreplace(put)
+
+        target, over = put.get(self.target, self.target), tuple(put.get(a, a) for a in self.over)
+        index, sums = tuple(map(new, self.index)), tuple(g.changed(new) for g in self.sums)
+        body, scale = new(self.body), new(self.scale)
+        return replace(self, target=target, index=index, body=body, over=over, scale=scale, sums=sums)
 
     @property
     def right(self) -> Expr:
@@ -290,41 +301,3 @@ class Op:
 def inline(value: Expr, equations: Mapping[str, Equation]) -> Expr:
     """The value with what these equations say in the place of their tensors."""
     return value.xreplace({at: equations[at.name].at(at.index) for at in value.atoms(At) if at.name in equations})
-
-
-# --- what is known of signs --------------------------------------------------------------------------------
-
-
-def signs(rhs: Expr) -> dict[str, bool | None]:
-    """What the right-hand side proves of its sign: assumptions for the tensor it defines."""
-    if is_positive(rhs):
-        return {"positive": True}
-    if rhs.is_nonnegative:
-        return {"nonnegative": True}
-    return {}
-
-
-def is_positive(expr: Expr) -> bool:
-    """Positive wherever the forward is real: SymPy's answer, negative fractional powers of anything, and `exp(x/T)`."""
-    if expr.is_positive:
-        return True
-    if isinstance(expr, exp):
-        return _is_real(expr.args[0])
-    if isinstance(expr, Pow) and expr.exp.is_Rational and not expr.exp.is_Integer and expr.exp.q % 2 == 0:
-        return bool(expr.exp.is_negative)
-    if isinstance(expr, Mul):
-        return all(is_positive(a) for a in expr.args)
-    if isinstance(expr, Add):
-        return all(is_positive(a) for a in expr.args)
-    if isinstance(expr, Reduce) and expr.kind != "prod":
-        return is_positive(expr.body)
-    return False
-
-
-def _is_real(expr: Expr) -> bool:
-    """Real wherever nothing is divided by 0, which SymPy holds possible of any number `T` in `x/T`."""
-    if isinstance(expr, Add | Mul):
-        return all(_is_real(a) for a in expr.args)
-    if isinstance(expr, Pow) and expr.exp.is_Integer:
-        return _is_real(expr.base)
-    return bool(expr.is_real)

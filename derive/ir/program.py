@@ -21,7 +21,9 @@ from typing import Any
 
 from derive.ir.terms.numbers import as_decimal, as_quotient, decimal, with_exponent
 
-COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
+COMPARISONS = frozenset(RELATIONS.values())
 CONDITIONS = COMPARISONS | {"and", "or", "not"}
 """The functions whose values are true or false."""
 

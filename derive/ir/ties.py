@@ -9,10 +9,9 @@ from sympy import Expr, Mul, S
 from derive.ir.equations import Op
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, tensor_names
-from derive.ir.terms.kinks import absolute, maximum, minimum, relu, sign
+from derive.ir.terms.kinks import KINKS
 
 _EXTREMA = ("amax", "amin")
-_EXACT = (absolute, maximum, minimum, relu, sign)
 
 
 @lru_cache(maxsize=64)
@@ -37,4 +36,4 @@ def is_exact(expr: Expr) -> bool:
         return all(is_exact(a) for a in expr.args[1:])
     if isinstance(expr, Mul):
         return len(expr.args) == 2 and expr.args[0] is S.NegativeOne and is_exact(expr.args[1])
-    return isinstance(expr, _EXACT) and all(is_exact(a) for a in expr.args)
+    return isinstance(expr, KINKS) and all(is_exact(a) for a in expr.args)

@@ -9,7 +9,7 @@ import keyword
 import re
 from typing import Any
 
-from sympy import Expr, Symbol, cos, erf, exp, log, oo, pi, sin, sqrt, tanh
+from sympy import Expr, Symbol, oo, pi
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
@@ -17,8 +17,8 @@ from derive.errors import DeriveError
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import BELOW_ALL, Concat, Where, same, unlike
 from derive.ir.terms.elements import Delta
-from derive.ir.terms.functions import expm1, log1p, logaddexp, rsqrt, sigmoid, softplus
-from derive.ir.terms.kinks import maximum, minimum, relu, sign
+from derive.ir.terms.functions import WORDS
+from derive.ir.terms.functions import __getattr__ as __getattr__
 from derive.ir.terms.reductions import Reduce
 from derive.notation.annotations import constant, index, length, scalar, tensor
 from derive.notation.mistakes import hidden_axis
@@ -26,9 +26,8 @@ from derive.notation.spec import op
 from derive.notation.values import expression
 
 __all__ = [
-    "amax", "amin", "axes", "concat", "constant", "cos", "delta", "eq", "erf", "exp", "expm1", "index", "length", "log",
-    "log1p", "logaddexp", "maximum", "mean", "minimum", "ne", "oo", "op", "pi", "relu", "rsqrt", "scalar", "sigmoid",
-    "sign", "sin", "size", "softplus", "sqrt", "sum", "tanh", "tensor", "where",
+    "amax", "amin", "axes", "concat", "constant", "delta", "eq", "index", "length", "mean", "ne", "oo", "op", "pi",
+    "scalar", "size", "sum", "tensor", "where", *WORDS,
 ]  # fmt: skip
 
 # --- axes and annotations ---------------------------------------------------------------------------------

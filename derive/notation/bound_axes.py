@@ -7,7 +7,6 @@ summed is what stands above the line, and that the shares sum to 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from sympy import Basic, Expr
 
@@ -24,15 +23,9 @@ def over_own_axes(equations: Sequence[Equation], operands: Iterable[Operand], de
     out = list(equations)
     for bound in dict.fromkeys(a for e in equations for a in e.over if a not in kept):
         axis = _own_axis(bound, out, declared)
-        out = [_over(e, bound, axis) for e in out] if axis is not None else out
+        if axis is not None:
+            out = [e.substituted({bound: axis, Size(bound): Size(axis)}) for e in out]
     return out
-
-
-def _over(equation: Equation, bound: Axis, axis: Axis) -> Equation:
-    """The equation with this axis in the place of the bound one."""
-    put = {bound: axis, Size(bound): Size(axis)}
-    over = tuple(axis if a == bound else a for a in equation.over)
-    return replace(equation, body=equation.body.xreplace(put), scale=equation.scale.xreplace(put), over=over)
 
 
 def _own_axis(bound: Axis, equations: Sequence[Equation], declared: _Declared) -> Axis | None:

@@ -17,24 +17,23 @@ from derive.ir.equations import Operand
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Delta, Scalar
+from derive.ir.terms.functions import CLASSES
 from derive.ir.terms.indices import Merge, Prefix
 from derive.ir.terms.reductions import Reduce, TakenFirst
 from derive.ir.terms.windows import affine, is_window
 from derive.notation.constants import check_constant
+from derive.primitives import meaning, row
 
-FUNCTIONS = frozenset({
-    "absolute", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "digamma", "erf", "erfc",
-    "erfinv", "exp", "expm1", "log", "log1p", "logaddexp", "loggamma", "maximum", "minimum", "polygamma", "power",
-    "relu", "sigmoid", "sign", "sin", "sinh", "softplus", "tan", "tanh",
-})  # fmt: skip
-"""What an expression may call."""
-
-OF_AXES = {"floor", "Mod"}
+OF_AXES = frozenset({"floor", "Mod"})
 """Functions without a derivative, which axes and numbers may stand in, but no element."""
+
+FUNCTIONS = frozenset(CLASSES) - OF_AXES
+"""What an expression may call."""
 
 _INSTEAD = {
     "cot": "write 1 / tan(x)", "csc": "write 1 / sin(x)", "sec": "write 1 / cos(x)", "coth": "write 1 / tanh(x)",
-    "csch": "write 1 / sinh(x)", "sech": "write 1 / cosh(x)", "sinc": "write where(ne(x, 0), sin(x) / x, 1)",
+    "csch": "write 1 / sinh(x)", "sech": "write 1 / cosh(x)",
+    "sinc": "write sinc(x / pi) with the `sinc` of derive, which is sin(pi*x) / (pi*x)",
 }  # fmt: skip
 
 _STEPS = {"floor", "Mod", "ceiling", "frac", "round"}
@@ -76,7 +75,8 @@ def _check_function(call: Function, equation: str) -> None:
             f"{call.args[0]} ** … is real of whole exponents alone", equation=equation,
             fix="write where(eq(d % 2, 0), 1, -1) for a sign that changes with the place",
         )  # fmt: skip
-    if name in FUNCTIONS or (name in OF_AXES and not call.atoms(At)):
+    is_known = name in FUNCTIONS or (name in OF_AXES and not call.atoms(At))
+    if is_known and (isinstance(call, CLASSES[name]) or call == meaning(row(name))(*call.args)):  # not a namesake
         return
     if name in _STEPS or not hasattr(type(call), "fdiff"):
         raise DeriveError(

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import sympy
-from sympy import Add, Expr, Function, Mul, Number, Pow, S, exp, log
+from sympy import Add, Expr, Function, Mul, Number, Pow, S
 
 from derive.errors import DeriveError
-from derive.ir.terms import functions as ours
 from derive.ir.terms import kinks
+from derive.ir.terms.functions import CLASSES
+from derive.primitives import ROWS, meaning
 
 _FINITE = "write an expression that is finite"
 
-_OF_SYMPY: dict[type, Callable[..., Expr]] = {
-    ours.sigmoid: lambda x: 1 / (1 + exp(-x)), ours.softplus: lambda x: log(1 + exp(x)),
-    ours.logaddexp: lambda a, b: log(exp(a) + exp(b)), ours.log1p: lambda x: log(1 + x),
-    ours.expm1: lambda x: exp(x) - 1, ours.erfc: sympy.erfc, kinks.relu: lambda x: sympy.Max(x, 0),
-    kinks.sign: sympy.sign, kinks.absolute: sympy.Abs, ours.atan2: sympy.atan2, ours.loggamma: sympy.loggamma,
-    kinks.maximum: sympy.Max, kinks.minimum: sympy.Min,
-}  # fmt: skip
-"""What of SymPy's, which knows its value of any number, a function of ours is."""
+_OURS = {CLASSES[r.name]: r for r in ROWS if r.means and r.name in CLASSES and r.name != "power"}
+"""What SymPy, which knows its value of any number, has only by what it means."""
 
 
 def check_constant(node: Expr, equation: str) -> None:
@@ -40,7 +32,7 @@ def check_constant(node: Expr, equation: str) -> None:
 
 def _calculates(node: Expr) -> bool:
     """Whether a part is more than one of its values, as an extremum is."""
-    return isinstance(node, Add | Mul | Pow) or (type(node) in _OF_SYMPY and not isinstance(node, kinks.Extremum))
+    return isinstance(node, Add | Mul | Pow) or (type(node) in _OURS and not isinstance(node, kinks.Extremum))
 
 
 def _check_size(number: Expr, equation: str) -> None:
@@ -54,8 +46,8 @@ def _check_size(number: Expr, equation: str) -> None:
 def _check_value(constant: Expr, equation: str) -> None:
     """What no number of Python's is: `asin(2)`, `log1p(-2)`, `exp(10000)`."""
     plain = constant
-    for function, same in _OF_SYMPY.items():
-        plain = plain.replace(function, same)
+    for function, own in _OURS.items():
+        plain = plain.replace(function, meaning(own))
     try:
         value = plain.evalf(15)
     except (ValueError, ArithmeticError):  # of erfinv(2), which mpmath has of numbers between -1 and 1

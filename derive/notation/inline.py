@@ -9,10 +9,12 @@ from typing import Any
 from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple
 
 from derive.errors import DeriveError
-from derive.ir.equations import Equation, Op, Operand, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Op, Operand
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
 from derive.ir.terms.indices import Merge
+from derive.ir.terms.names import free_name
 from derive.ir.terms.reductions import Reduce
 from derive.notation.arguments import Tensors, check_arguments, number_of, runs
 
@@ -195,7 +197,4 @@ def _own_axes(op: Op) -> list[Axis]:
 
 def _fresh(axis: Axis, used: set[Any]) -> Axis:
     """An axis of the callee alone keeps its name unless the caller has one of that name in use."""
-    name, number = axis.base, 2
-    while any(isinstance(u, Axis) and u.base == name for u in used):
-        name, number = f"{axis.base}{number}", number + 1
-    return axis.renamed(name)
+    return axis.renamed(free_name(axis.base, {u.base for u in used if isinstance(u, Axis)}))

@@ -7,7 +7,6 @@ one, then over the columns but one. As one axis both would be as long as the sho
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from sympy import Basic, Expr, Integer, Min
 
@@ -54,7 +53,8 @@ def _apart(
             names[lengths] = axis.renamed(free_name(axis.base, taken, "_")) if names else axis
             taken.add(names[lengths].base)
         for k in together:
-            out[k] = _renamed(out[k], axis, names[lengths])
+            other = names[lengths]
+            out[k] = out[k].substituted({axis: other, Size(axis): Size(other)}) if other != axis else out[k]
     return names, out
 
 
@@ -100,13 +100,3 @@ def _lengths(axis: Axis, equations: Sequence[Equation], declared: _Declared) -> 
                 found.append(longest(affine(i), axis, size_of(dim)))
     windows = [length for length in found if not isinstance(length, Size | Integer)]
     return tuple(sorted(Min.make_args(shortest(found)), key=str)) if windows else ()
-
-
-def _renamed(e: Equation, axis: Axis, name: Axis) -> Equation:
-    """The equation with another name for an axis, and for its length."""
-    if name == axis:
-        return e
-    put = {axis: name, Size(axis): Size(name)}
-    over = tuple(name if a == axis else a for a in e.over)
-    index = tuple(i.xreplace(put) for i in e.index)
-    return replace(e, index=index, body=e.body.xreplace(put), scale=e.scale.xreplace(put), over=over)

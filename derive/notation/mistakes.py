@@ -16,6 +16,7 @@ from derive.errors import DeriveError
 from derive.ir.terms.axes import Size
 from derive.notation.methods import ABSENT, instead_of
 from derive.notation.values import AS_INPUT
+from derive.primitives import names
 
 USAGE = {
     "amax": "amax(x[n, d], over=d)",
@@ -162,10 +163,7 @@ def no_attribute(error: AttributeError) -> DeriveError | None:
     return DeriveError(f"{kind} has no {error.name}", fix=instead_of(str(error.name), "x[n, d]"))
 
 
-FROM_SYMPY = frozenset({
-    "tan", "sinh", "cosh", "asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh", "erfc", "erfinv",
-    "loggamma", "digamma", "Max", "Min", "Piecewise",
-})  # fmt: skip
+FROM_SYMPY = names(lambda r: r.word == "sympy") | {"Max", "Min", "Piecewise"}
 """What a spec may use beside the words of the notation, from where it has them."""
 
 

@@ -11,9 +11,9 @@ from sympy import Basic, Expr, Max, Min
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
-from derive.facts.bounded import without_poles
+from derive.facts.interpreter import facts_by, signs
 from derive.facts.lengths.sizes import closed, size_of, told
-from derive.ir.equations import Equation, Operand, signs
+from derive.ir.equations import Equation, Operand
 from derive.ir.terms.axes import Axis, Rest, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
@@ -29,7 +29,6 @@ from derive.notation.recorded import as_recorded, may_be_infinite, unsigned
 from derive.notation.sums_first import Written, groupings
 from derive.notation.values import expression
 from derive.notation.wrapped import Around, Wrapped, around, wrapped
-from derive.rules.index.filters import added_up
 from derive.rules.index.guards import guarded, guarded_behind
 from derive.rules.index.read_forward import read_forward
 from derive.rules.splitting import conditions_split, scaled_reduction, split, taken_apart
@@ -184,7 +183,7 @@ class Recorder:
         before = len(self.equations)
         dims = {n: index for n, (_, index) in self.tensors.items()}
         dims |= {n: o.declared for n, o in self.operands.items() if o.declared}  # of `[t, t]` both are as long as `t`
-        plain = added_up(read_forward(rhs, dims), dims, without_poles(self.operands.values(), self.equations))
+        plain = read_forward(rhs, dims, facts_by(self.operands.values(), self.equations))
         rhs, indices = guarded(plain, self.equations, self.taken | {name}, dims)
         if any(e.body.atoms(Reduce) for e in indices):  # the condition of a guard is itself read by name
             plain, sums = conditions_split(Tensor(name), left, plain, self.taken, self.written)
@@ -283,7 +282,7 @@ class Recorder:
     def _swap(self, names: Mapping[str, str]) -> None:
         """Other names for tensors, wherever they are read."""
         swap = {self.tensors[a][0]: Tensor(b, **self.tensors[a][0]._assumptions_orig) for a, b in names.items()}
-        self.equations[:] = [_renamed(e, swap) for e in self.equations]
+        self.equations[:] = [e.substituted(swap) for e in self.equations]
         for a, b in names.items():
             target, key = self.tensors.pop(a)
             self.tensors[b] = (swap[target], key)
@@ -301,11 +300,6 @@ class Recorder:
 def _larger(one: Expr, other: Expr) -> Expr:
     """The larger of two lengths; what is left of one, where the other is 0."""
     return Rest(other if one == 0 else one) if 0 in (one, other) else Max(one, other)
-
-
-def _renamed(e: Equation, swap: dict[Tensor, Tensor]) -> Equation:
-    sums = tuple(g.changed(lambda t: t.xreplace(swap)) for g in e.sums)
-    return replace(e, target=swap.get(e.target, e.target), body=e.body.xreplace(swap), sums=sums)
 
 
 def _left_instead(index: Expr) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from derive.ir.equations import Op
+from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
 from derive.rules.index.before_padding import made_before_padding
 from derive.rules.index.before_windows import made_before_windows
@@ -22,7 +24,6 @@ from derive.rules.naming.outside_products import with_factors_outside
 from derive.rules.naming.twins import one_of_each
 from derive.rules.piecewise.numbers_in_choices import with_numbers_in_choices
 from derive.rules.piecewise.place_signs import with_place_signs
-from derive.rules.piecewise.rectified import with_relu
 from derive.rules.stability.counterbalanced import with_counterbalanced
 from derive.rules.stability.deviations import with_deviations
 from derive.rules.stability.few_exponentials import with_few_exponentials
@@ -32,6 +33,7 @@ from derive.rules.stability.near_one import with_digits_near_one
 from derive.rules.stability.squares import with_squares
 from derive.rules.stability.stable import by_stable_functions
 from derive.rules.stability.sums_of_sums import with_sums_of_sums
+from derive.rules.tables.piecewise import RELU
 
 Rewriting = Callable[[Op], Op]
 
@@ -52,7 +54,7 @@ PLACES: tuple[Rewriting, ...] = (
 """Which places of which tensors an equation asks for: all that follows reads indices as they are then."""
 
 DIGITS: tuple[Rewriting, ...] = (
-    with_relu,
+    partial(by_rows, rows=RELU),
     with_squares,
     with_counterbalanced,  # one exponential of a product of several: it has a largest
     with_sums_of_sums,

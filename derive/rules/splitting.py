@@ -8,7 +8,8 @@ from dataclasses import replace
 from sympy import Basic, Expr, Function, Mul, Pow, S
 
 from derive.errors import DeriveError
-from derive.ir.equations import Equation, Operand, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Operand
 from derive.ir.terms.axes import PACK, Axis, free_axes, in_all_orders, sorted_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Tensor, reads_of

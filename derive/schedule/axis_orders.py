@@ -11,16 +11,7 @@ from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import (
-    axes_along,
-    by_axes_once,
-    children,
-    node_axes,
-    places,
-    reads,
-    top_down,
-    walk,
-)
+from derive.ir.nodes.walking import axes_along, by_axes_once, children, node_axes, places, reads, top_down, walk
 from derive.ir.program import Assign, Index, Merged, Node, Program, Read, Reduce, Statement, Window, base
 
 Order = tuple[int, ...]

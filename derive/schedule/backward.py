@@ -23,10 +23,17 @@ from derive.ir.terms.indices import Merge
 from derive.ir.terms.names import new_name
 from derive.ir.terms.reductions import Reduce as SpecReduce
 from derive.ir.terms.reductions import Sigma, has_sums
-from derive.schedule.at_places import value_at_places
 from derive.schedule.definitions import Definition
 from derive.schedule.merged_sums import count_sums, means_among, merge_sums, with_means
-from derive.schedule.positions import every_place, grouped, has_delta, places_meet, slots_of, spread_over
+from derive.schedule.positions import (
+    every_place,
+    grouped,
+    has_delta,
+    places_meet,
+    slots_of,
+    spread_over,
+    value_at_places,
+)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from sympy import Expr, S
 
-from derive.facts.finite import Finite
+from derive.facts.interpreter import Facts
 from derive.ir.lowering.raising import expanded, is_finite_number
 from derive.ir.nodes.arithmetic import ONE, ZERO, quotient, times
 from derive.ir.nodes.products import fraction, numbers_apart
@@ -21,7 +21,7 @@ from derive.schedule.steps import half_of
 _TWO = Num(Fraction(2))
 
 
-def blend(node: Call, finite: Finite) -> Node | None:
+def blend(node: Call, values: Facts) -> Node | None:
     """`where(a > b, p, where(a == b, (p + q)/2, q))` as `(p*(1 + sign(a - b)) + q*(1 - sign(a - b)))/2`, else None.
 
     One of both is exactly 0, and the other what it is: `p + q` would have no digits of a small one. Of `p` and `p - 1`
@@ -32,7 +32,7 @@ def blend(node: Call, finite: Finite) -> Node | None:
     condition, p, half, q = found
     if expanded(Call("sub", (Call("add", (p, q)), Call("mul", (_TWO, half))))) != 0:
         return None
-    are_finite = all(map(finite.includes, (p, q)))
+    are_finite = all(values.of(n).is_finite for n in (p, q))
     step = order(condition)
     if are_finite and _are_opposite(p, q):  # nothing at a tie
         return Call("mul", (step, p))

@@ -23,10 +23,9 @@ from derive.ir.terms.choices import Concat
 from derive.ir.terms.elements import At, Delta, Scalar
 from derive.ir.terms.products import factors_of, without
 from derive.ir.terms.windows import is_gather, is_window
-from derive.schedule.at_places import value_at_places
 from derive.schedule.definitions import Definition
 from derive.schedule.groupings import as_written
-from derive.schedule.positions import places_meet, slots_of, spread_over
+from derive.schedule.positions import places_meet, slots_of, spread_over, value_at_places
 
 
 def forward_statements(op: Op, kept: tuple[str, ...]) -> Program:

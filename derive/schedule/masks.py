@@ -16,15 +16,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from derive.facts.finite import Extremum, Finite, chooses, counts_ties, extrema, finite_of
+from derive.facts.finite import Extremum, after, chooses, counts_ties, extrema, finite_of
+from derive.facts.interpreter import Facts
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.lowering.raising import is_finite_number
-from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.arithmetic import ONE, ZERO, number_apart
+from derive.ir.nodes.products import fraction
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import by_axes_once, node_axes, reads, rebuilt
-from derive.ir.program import Assign, Call, Node, Num, Program, Read, Statement
+from derive.ir.program import MIRRORED, Assign, Call, Node, Num, Program, Read, Reduce, Statement
 from derive.schedule.blends import blend, gap, order, three_ways
 from derive.schedule.sides import on_each_side, vanishes_beside
 from derive.schedule.steps import clamped, half_of
@@ -36,8 +38,8 @@ _TWO = Num(Fraction(2))
 class _Known:
     """What is finite where the cotangents are, and where the inputs are as well; and the tensors never below 0."""
 
-    gradients: Finite
-    values: Finite
+    gradients: Facts
+    values: Facts
     positive: frozenset[str]
     chooses: bool  # whether the op itself does, by values, so that what is not chosen may be anything
     extrema: Mapping[str, Extremum]
@@ -45,9 +47,10 @@ class _Known:
     inputs: frozenset[str]  # of the op, and what its forward makes
     there: frozenset[str]  # what the backward makes or has in any case, and not the answer to a comparison in its place
 
-    def beside(self, condition: Node) -> Finite:
+    def beside(self, condition: Node) -> Facts:
         """What is finite under a condition."""
-        return self.gradients if self.chooses else self.gradients.with_more(self.values.tensors & reads(condition))
+        asked = {} if self.chooses else {name: self.values.named(name) for name in reads(condition)}
+        return self.gradients.with_more({name: v for name, v in asked.items() if v.is_finite})
 
     def is_large(self, node: Node) -> bool:
         """Whether a node is as large as any operand or output: one choice less is worth a few passes."""
@@ -56,21 +59,23 @@ class _Known:
 
     def have_a_gap(self, condition: Call) -> bool:
         """Whether the difference of what is compared is a number: one side is finite, and the other is if that is."""
-        finite = [self.values.includes(n) for n in condition.args]
+        finite = [self.values.of(n).is_finite for n in condition.args]
         return all(finite) or (any(finite) and not self.chooses)
 
     def after(self, s: Statement) -> _Known:
         """The same after a statement."""
         ties = isinstance(s, Assign) and counts_ties(s.value, self.extrema)
-        return replace(self, gradients=self.gradients.after(s, ties), values=self.values.after(s, ties))
+        return replace(self, gradients=after(self.gradients, s, ties), values=after(self.values, s, ties))
 
 
 def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program:
     """The same backward of an op, with products for choices."""
     gradients, values = finite_of(op, cotangents)
-    there = frozenset(op.outputs) | {s.name for s in program.statements} | values.nonnegative
+    pointwise = (e.name for e in op.equations if e.kind in (None, "sum", "mean"))
+    positive = frozenset(name for name in pointwise if values.named(name).is_nonnegative)
+    there = frozenset(op.outputs) | {s.name for s in program.statements} | positive
     inputs = frozenset(op.tensors)
-    known = _Known(gradients, values, values.nonnegative, chooses(op), extrema(op), nominal(op), inputs, there)
+    known = _Known(gradients, values, positive, chooses(op), extrema(op), nominal(op), inputs, there)
     statements = []
     for s in program.statements:
         statements.append(replace(s, value=_within(s.value, known)))
@@ -112,7 +117,9 @@ def _masked(node: Call, known: _Known) -> Node | None:
         return flowing
     sign = _sign(condition, known)
     finite = known.beside(condition) if sign is None else known.values
-    if other != ZERO or not reads(condition) or not reads(value) or not finite.includes(value):
+    if other != ZERO or not reads(condition) or not reads(value) or not finite.of(value).is_finite:
+        return None
+    if _is_cumulative(value):
         return None
     if sign is not None and _vanishes(value, sign.args[0]):
         return _within(value, known)
@@ -134,18 +141,24 @@ def _of_what_flows(node: Call, known: _Known) -> Node | None:
         whole = set(node_axes(value)) == set(node_axes(x)) and x.name not in reads(value)
         return replace(node, args=(condition, _within(value, known), other)) if whole else None
     _, above, below = _factored(value)
-    flows = next((f for f in above if isinstance(f, Read) and f.index == x.index and _is_gradient(f, known)), None)
+    flows = next((f for f in above if _is_gradient(f, x, known)), None)
     if flows is None or above[flows] > 1 or _vanishes(value, x):
         return None
     rest = put(value, flows, ONE)
-    if any(map(reads, below)) or not known.beside(condition).includes(rest):
+    if any(map(reads, below)) or not known.beside(condition).of(rest).is_finite:
         return None
     return put(value, flows, Call("where", (condition, flows, ZERO)))
 
 
-def _is_gradient(read: Read, known: _Known) -> bool:
-    """Whether a tensor is one that the backward makes, or is given."""
-    return read.name in known.gradients.tensors and read.name not in known.inputs
+def _is_cumulative(node: Node) -> bool:
+    """Whether it is a sum up to a place, or from one on: PyTorch leaves places of it out in one call more."""
+    return isinstance(node, Reduce) and isinstance(node.body, Call) and node.body.fn == "where"
+
+
+def _is_gradient(node: Node, x: Read, known: _Known) -> bool:
+    """Whether a node is a tensor of the shape of `x` that the backward makes, or is given."""
+    made = isinstance(node, Read) and node.index == x.index and node.name not in known.inputs
+    return made and known.gradients.of(node).is_finite
 
 
 def _turned(node: Call) -> Call:
@@ -159,11 +172,10 @@ def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:
     _, above, below = _factored(value)
     zero = [n for n in above if vanishes_beside(condition, n)]
     rest = [n for n in above if n not in zero]
-    return bool(zero) and not any(map(reads, below)) and all(map(known.beside(condition).includes, rest))
+    return bool(zero) and not any(map(reads, below)) and all(known.beside(condition).of(n).is_finite for n in rest)
 
 
 _OR_EQUAL = {"gt": "ge", "lt": "le"}
-_MIRRORED = {"gt": "lt", "lt": "gt"}
 _SMALLER = {"lt": "minimum", "le": "minimum", "gt": "maximum", "ge": "maximum"}
 _LARGER = {"lt": "maximum", "le": "maximum", "gt": "minimum", "ge": "minimum"}
 
@@ -184,7 +196,7 @@ def _passed_on(node: Call, known: _Known) -> Node | None:
     if passed is None:
         return None
     condition, value, step = passed
-    if known.values.includes(value):
+    if known.values.of(value).is_finite:
         return half_of(_within(value, known), step)
     if not known.is_large(condition):
         return None
@@ -208,7 +220,7 @@ def _step(node: Call) -> tuple[Call, Node, Node] | None:
         return None
     if below == ZERO:
         return condition, value, Call("add", (order(condition), ONE))
-    return Call(_MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
+    return Call(MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
 
 
 def _sign(condition: Node, known: _Known) -> Call | None:
@@ -231,14 +243,6 @@ def _vanishes(value: Node, asked: Node) -> bool:
 
 def _factored(node: Node) -> tuple[Fraction, Counter[Node], Counter[Node]]:
     """A product as its number, what is multiplied and what it is divided by."""
-    if isinstance(node, Num) and isinstance(node.value, Fraction):
-        return node.value, Counter(), Counter()
-    if isinstance(node, Call) and node.fn == "neg":
-        number, above, below = _factored(node.args[0])
-        return -number, above, below
-    if isinstance(node, Call) and node.fn in ("mul", "div"):
-        (m, a, b), (n, c, d) = map(_factored, node.args)
-        if node.fn == "div" and n != 0:
-            return m / n, a + d, b + c
-        return (m * n, a + c, b + d) if node.fn == "mul" else (Fraction(1), Counter([node]), Counter())
-    return Fraction(1), Counter([node]), Counter()
+    number, rest = number_apart(node)
+    above, below = fraction(rest)
+    return number, Counter(above), Counter(below)

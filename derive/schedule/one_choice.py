@@ -17,7 +17,7 @@ from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, signed_terms, summ
 from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import children, node_axes, reads, rebuilt, walk
-from derive.ir.program import COMPARISONS, Call, Join, Node, Program, Reduce, Scan
+from derive.ir.program import COMPARISONS, MIRRORED, Call, Join, Node, Program, Reduce, Scan
 
 
 def one_choice(program: Program) -> Program:
@@ -76,7 +76,6 @@ def _either(condition: Node, a: Node, b: Node) -> Call:
 
 
 _IMPLIED = {"eq": ("ge", "le"), "gt": ("ge", "ne"), "lt": ("le", "ne")}
-_MIRRORED = {"eq": "eq", "gt": "lt", "lt": "gt"}
 
 
 def _narrower(node: Call) -> Node | None:
@@ -91,7 +90,7 @@ def _narrower(node: Call) -> Node | None:
     if other != ZERO or inner.args[2] != ZERO or not isinstance(asked, Call) or asked.fn not in _IMPLIED:
         return None
     alike = asked.args == outer.args and outer.fn in _IMPLIED[asked.fn]
-    turned = asked.args == outer.args[::-1] and outer.fn in _IMPLIED[_MIRRORED[asked.fn]]
+    turned = asked.args == outer.args[::-1] and outer.fn in _IMPLIED[MIRRORED.get(asked.fn, asked.fn)]
     return inner if alike or turned else None
 
 

@@ -7,12 +7,10 @@ from functools import partial
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.contract.contraction_order import pairwise
-from derive.contract.differences import sums_of_differences
 from derive.contract.distributing import distributed
+from derive.contract.inlined_in_sums import inlined_in_sums
 from derive.contract.joined_products import joined_products
 from derive.contract.masked_sums import after_sums, before_masks
-from derive.contract.named_sums import through_named_sums
-from derive.contract.outer_products import through_outer_products
 from derive.contract.shared_sums import shared_sums
 from derive.contract.sums_apart import sums_apart
 from derive.contract.sums_in_turn import sums_in_turn
@@ -21,10 +19,10 @@ from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.nodes.leftovers import under_last_names, without_copies
 from derive.ir.program import Program
+from derive.rules.statements import with_rows
+from derive.rules.tables.signs import EXPM1
 from derive.schedule.axis_orders import in_order
 from derive.schedule.close_differences import close_differences
-from derive.schedule.common_quotients import common_quotients
-from derive.schedule.exponentials_less_one import exponentials_less_one
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
@@ -35,7 +33,7 @@ from derive.schedule.opposites import opposites
 from derive.schedule.other_shares import other_shares
 from derive.schedule.own_pairs import without_what_cancels
 from derive.schedule.poles_met import with_poles_met
-from derive.schedule.products import common_products
+from derive.schedule.products import common_products, common_quotients
 from derive.schedule.share import share
 from derive.schedule.signs import one_sign
 
@@ -51,16 +49,14 @@ def forward_program(op: Op, kept: tuple[str, ...], as_written: bool = True) -> P
     passes: tuple[Pass, ...] = (
         after_gathers,
         partial(sums_apart, nominal=lengths),
-        partial(through_outer_products, nominal=lengths),
-        partial(through_named_sums, nominal=lengths),
-        partial(sums_of_differences, nominal=lengths),
+        partial(inlined_in_sums, nominal=lengths),
         partial(pairwise, nominal=lengths),
         after_sums,
         close_differences,
         share,
         under_last_names,
         *(() if as_written else (one_choice, numbers_outside, one_sign)),
-        exponentials_less_one,
+        partial(with_rows, rows=EXPM1),
     )
     return _passed(forward_statements(op, kept), passes)
 
@@ -73,9 +69,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         without_copies,
         one_choice,
         partial(sums_apart, nominal=lengths),
-        partial(through_outer_products, nominal=lengths),
-        partial(through_named_sums, nominal=lengths),
-        partial(sums_of_differences, nominal=lengths),
+        partial(inlined_in_sums, nominal=lengths),
         before_masks,
         partial(shared_sums, nominal=lengths),
         partial(distributed, nominal=lengths),
@@ -100,7 +94,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         partial(weighted_sums, nominal=lengths),
         after_gathers,
         without_copies,
-        exponentials_less_one,
+        partial(with_rows, rows=EXPM1),
         partial(in_order, written=written),
     )
     return _passed(backward, passes)

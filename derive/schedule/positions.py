@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from sympy import Add, Expr, Mul, S
 
 from derive.ir.algebra import normal, opened_by_name
+from derive.ir.lowering import lower
 from derive.ir.nodes.walking import index_axes
-from derive.ir.program import Index, Read
+from derive.ir.program import Index, Node, Read
+from derive.ir.program import Reduce as NodeReduce
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.elements import Delta
 from derive.ir.terms.products import factors_of, without
@@ -108,3 +110,10 @@ def grouped(terms: list[Expr]) -> list[Expr]:
         else:
             groups.setdefault(deltas, []).append(term / deltas)
     return [Mul(*Mul.make_args(deltas), Add(*rest), evaluate=False) for deltas, rest in groups.items()] + alone
+
+
+def value_at_places(kind: str, slots: tuple[Expr, ...], value: Expr, over: tuple[Axis, ...]) -> Node:
+    """The values at the places as a node, reduced first over the axes that the places do not have."""
+    spread = {a for i in slots for a in free_axes(i)}
+    rest = tuple(a.name for a in over if a not in spread)
+    return NodeReduce(kind, rest, lower.node(value)) if rest else lower.node(value)

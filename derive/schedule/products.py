@@ -7,16 +7,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
 
-from derive.ir.nodes.products import is_matrix_product, is_outer_difference, is_tensor, product_factors
+from derive.ir.nodes.arithmetic import multiplied, quotient
+from derive.ir.nodes.products import fraction, is_matrix_product, is_outer_difference, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
-from derive.ir.nodes.walking import kept, node_axes, rebuilt, walk
-from derive.ir.program import Call, Join, Node, Num, Program, Reduce, Statement
+from derive.ir.nodes.walking import children, kept, node_axes, rebuilt, walk
+from derive.ir.program import Call, Index, Join, Node, Num, Program, Reduce, Statement
 
 _TWO = Num(Fraction(2))
 
@@ -43,7 +43,7 @@ def _squares_apart(statements: list[Statement]) -> list[Statement]:
             one = square.args[0]
             first = made.get(frozenset(Counter([*factors[:k], one, *factors[k + 1 :]]).items()))
             if first is not None and is_tensor(one):
-                statements = [replace(s, value=put(s.value, p, _times(first, one))) for s in statements]
+                statements = [replace(s, value=put(s.value, p, multiplied([first, one]))) for s in statements]
                 break
     return statements
 
@@ -66,12 +66,12 @@ def _one_difference(statements: list[Statement]) -> list[Statement]:
         if isinstance(node, Reduce) and node.kind == "sum":
             body = _turned(node.body, wanted)
             if body is not None and body.minus and _with_minus(body.factors, set(wanted.values())) is None:
-                return Call("neg", (replace(node, body=reduce(_times, [turned(f) for f in body.factors])),))
+                return Call("neg", (replace(node, body=multiplied([turned(f) for f in body.factors])),))
         product = _turned(node, wanted)
         if product is None:
             return rebuilt(node, turned)  # as it is grouped: `u * (g * h)` is one pass over `u`
         signed = _with_minus(product.factors, set(wanted.values())) if product.minus else product.factors
-        return rebuilt(node, turned) if signed is None else reduce(_times, [turned(f) for f in signed])
+        return rebuilt(node, turned) if signed is None else multiplied([turned(f) for f in signed])
 
     return [replace(s, value=turned(s.value)) for s in statements] if wanted else statements
 
@@ -97,14 +97,14 @@ def _divided_last(statements: list[Statement]) -> list[Statement]:
     """`v/c * u` as `v*u / c` where `v*u` is part of another product, and `c` has fewer axes than they."""
     products = list(dict.fromkeys(p for s in statements for p in _products(s.value)))
     for p in products:
-        for quotient in (f for f in product_factors(p) if isinstance(f, Call) and f.fn == "div"):
-            above, below = quotient.args
-            factors = [above if f is quotient else f for f in product_factors(p)]
+        for ratio in (f for f in product_factors(p) if isinstance(f, Call) and f.fn == "div"):
+            above, below = ratio.args
+            factors = [above if f is ratio else f for f in product_factors(p)]
             if not set(node_axes(below)) < set(node_axes(p)) or above not in (spanning := _spanning(p, factors)):
                 continue
             others = (product_factors(q) for q in products if q is not p)
             if any(above in own and any(f in own for f in spanning if f != above) for own in others):
-                divided = Call("div", (reduce(_times, factors), below))
+                divided = Call("div", (multiplied(factors), below))
                 statements = [replace(s, value=put(s.value, p, divided)) for s in statements]
                 break
     return statements
@@ -173,9 +173,73 @@ def _put_first(node: Node, common: tuple[Node, ...]) -> Node:
         for f in common:
             rest.remove(f)
         small = [f for f in rest if set(node_axes(f)) != set(node_axes(node))]
-        factors = [*small, reduce(_times, common), *(f for f in rest if f not in small)]
-    return reduce(_times, factors)
+        factors = [*small, multiplied([*common]), *(f for f in rest if f not in small)]
+    return multiplied(factors)
 
 
-def _times(a: Node, b: Node) -> Node:
-    return Call("mul", (a, b))
+@dataclass(frozen=True)
+class _Quotient:
+    """A factor, and what it is divided by."""
+
+    above: Node
+    below: Node
+
+    @property
+    def node(self) -> Call:
+        return Call("div", (self.above, self.below))
+
+
+def common_quotients(program: Program) -> Program:
+    """The same program with what two quotients divide alike, and that spans them, divided first in both.
+
+    `dy * x / u` and `dy * z / u` become `dy / u * x` and `dy / u * z`, of which `dy / u` can be shared: one division.
+    """
+    statements, done = list(program.statements), set[_Quotient]()
+    while (common := _most_common([q for s in statements for q in _chains(s.value)], done)) is not None:
+        done.add(common)
+        statements = [replace(s, value=_divided_first(s.value, common)) for s in statements]
+    return check(replace(program, statements=tuple(statements))) if done else program
+
+
+def _chains(node: Node | Index) -> Iterator[Call]:
+    """Every product or quotient that is not itself part of one, matrix products left out."""
+    if isinstance(node, Reduce) and is_matrix_product(node):
+        return
+    if _is_chain(node):
+        yield node  # type: ignore[misc]
+        above, below = fraction(node)  # type: ignore[arg-type]
+        parts: tuple[Node | Index, ...] = (*above, *below)
+    else:
+        parts = tuple(children(node))
+    for part in parts:
+        yield from _chains(part)
+
+
+def _is_chain(node: Node | Index) -> bool:
+    return isinstance(node, Call) and node.fn in ("mul", "div")
+
+
+def _most_common(chains: list[Call], done: set[_Quotient]) -> _Quotient | None:
+    """The quotient that most chains have, which is more than one, of several the first."""
+    found = Counter(q for chain in dict.fromkeys(chains) for q in _quotients(chain))
+    often = [(count, q) for q, count in found.items() if count > 1 and q not in done]
+    return max(often, key=lambda pair: pair[0])[1] if often else None
+
+
+def _quotients(chain: Call) -> list[_Quotient]:
+    """What a chain divides by what, where both run over all its axes: by anything less, a smaller factor is divided."""
+    axes = set(node_axes(chain))
+    up, down = ([f for f in side if is_tensor(f) and axes and set(node_axes(f)) == axes] for side in fraction(chain))
+    return list(dict.fromkeys(_Quotient(f, d) for f in up for d in down))  # in one order, whatever their hashes are
+
+
+def _divided_first(node: Node, common: _Quotient) -> Node:
+    if isinstance(node, Reduce) and is_matrix_product(node):
+        return node
+    if not _is_chain(node) or common not in _quotients(node):  # type: ignore[arg-type]
+        return rebuilt(node, lambda n: _divided_first(n, common))
+    above, below = fraction(node)
+    above[above.index(common.above)] = common.node
+    below.remove(common.below)
+    above, below = ([f if f == common.node else _divided_first(f, common) for f in side] for side in (above, below))
+    return quotient(above, below)

@@ -10,9 +10,7 @@ from fractions import Fraction
 
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.walking import rebuilt
-from derive.ir.program import Call, Node, Num
-
-_MIRRORED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
+from derive.ir.program import MIRRORED, Call, Node, Num
 
 
 def on_each_side(node: Call) -> Call:
@@ -40,12 +38,12 @@ def vanishes_beside(condition: Node, factor: Node) -> bool:
 
 def _compared(condition: Node) -> tuple[Node, str] | None:
     """What is compared with 0, and how."""
-    if not isinstance(condition, Call) or condition.fn not in _MIRRORED:
+    if not isinstance(condition, Call) or condition.fn not in MIRRORED:
         return None
     u, threshold = condition.args
     if threshold == ZERO:
         return u, condition.fn
-    return (threshold, _MIRRORED[condition.fn]) if u == ZERO else None
+    return (threshold, MIRRORED[condition.fn]) if u == ZERO else None
 
 
 def _is_relu(node: Node, u: Node) -> bool:

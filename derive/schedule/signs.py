@@ -11,12 +11,14 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.products import is_matrix_product
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import rebuilt, uses, walk
 from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce, Statement
+from derive.rules.statements import outermost
+from derive.rules.tables.signs import SIGNS
 
 _MINUS = Num(Fraction(-1))
 
@@ -51,16 +53,21 @@ def _is_summand(made: Assign, program: Program) -> bool:
 def plain(node: Node) -> Node:
     """The node with every sum, product and minus below it written with one sign."""
     node = rebuilt(node, plain)
-    if isinstance(node, Reduce):
-        return _reduced(node)
-    if not isinstance(node, Call):
+    return _reduced(node) if isinstance(node, Reduce) else outermost(_signed_number(node), SIGNS)
+
+
+def _signed_number(node: Node) -> Node:
+    """A number that is added, subtracted or negated with its sign before it: `a - 2` for `a + (-2)`."""
+    if isinstance(node, Call) and node.fn == "neg" and isinstance(node.args[0], Num):
+        return Num(-node.args[0].value)
+    if not isinstance(node, Call) or node.fn not in ("add", "sub", "mul"):
         return node
-    if node.fn == "neg":
-        return _negated(node.args[0])
-    if node.fn in ("add", "sub"):
-        first, second = node.args
-        return _sum(first, second, node.fn == "sub")
-    return _product(node) if node.fn in ("mul", "div") else node
+    first, second = node.args
+    if node.fn == "mul":
+        return Call("neg", (second,)) if first == _MINUS else node
+    if not isinstance(second, Num) or second.value >= 0 or first == ZERO:
+        return node
+    return Call("sub" if node.fn == "add" else "add", (first, Num(-second.value)))
 
 
 def _reduced(node: Reduce) -> Node:
@@ -79,43 +86,3 @@ def _unsigned(node: Node) -> Node | None:
         if (opposite := _unsigned(factor)) is not None:
             return replace(node, args=(*node.args[:k], opposite, *node.args[k + 1 :]))
     return None
-
-
-def _negated(node: Node) -> Node:
-    """Minus a node; a bare number keeps its sign in front, as `clip` does in `-clip`."""
-    if isinstance(node, Call) and node.fn == "neg":
-        return node.args[0]
-    return Num(-node.value) if isinstance(node, Num) else Call("neg", (node,))
-
-
-def _sum(a: Node, b: Node, minus: bool) -> Node:
-    if b == ZERO:
-        return a
-    if a == ZERO:
-        return _negated(b) if minus else b
-    opposite = _opposite(b)
-    if opposite is not None:
-        return Call("add" if minus else "sub", (a, opposite))
-    if not minus and isinstance(a, Call) and a.fn == "neg":
-        return Call("sub", (b, a.args[0]))
-    return Call("sub" if minus else "add", (a, b))
-
-
-def _opposite(node: Node) -> Node | None:
-    """What a node is minus of; None where it has no sign."""
-    if isinstance(node, Call) and node.fn == "neg":
-        return node.args[0]
-    return Num(-node.value) if isinstance(node, Num) and node.value < 0 else None
-
-
-def _product(node: Call) -> Node:
-    a, b = node.args
-    if b == ONE:
-        return a
-    if node.fn == "mul" and a in (ONE, _MINUS):
-        return b if a == ONE else _negated(b)
-    if all(isinstance(n, Call) and n.fn == "neg" for n in (a, b)):
-        return replace(node, args=tuple(n.args[0] for n in (a, b)))  # type: ignore[union-attr]
-    if isinstance(a, Num) and a.value < 0 and isinstance(b, Call) and b.fn == "neg":
-        return replace(node, args=(Num(-a.value), b.args[0]))
-    return node

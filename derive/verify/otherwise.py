@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, combinations, product
 
 import torch
@@ -18,6 +19,7 @@ from derive.ir.equations import Equation, Operand
 from derive.ir.terms.axes import Size
 from derive.ir.terms.elements import At, Scalar, tensor_names
 from derive.ir.terms.elements import Tensor as Name
+from derive.primitives import ROWS, formula, names
 from derive.verify.cases import Case
 from derive.verify.changed import Form, Gradient
 from derive.verify.forms import changes
@@ -142,12 +144,9 @@ def _bodies(equation: Equation) -> Iterator[tuple[str, str, dict[str, Expr]]]:
 # --- functions -------------------------------------------------------------------------------------------------------
 
 _ANOTHER = "another function's formula"
-_OF_ONE = ("sigmoid", "tanh", "erf", "softplus", "relu", "exp", "sin", "cos", "log", "log1p", "atan", "sign")
+_OF_ONE = sorted(names(lambda r: r.arity == 1 and (r.finite or r.word == "derive")) & set(FUNCTIONS))
 _SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": lambda y: y * (1 - y),
-    "tanh": lambda y: 1 - y**2,
-    "exp": lambda y: y,
-    "relu": lambda y: (y > 0).to(y.dtype),
+    r.name: partial(formula(r.slope_by_value, {}), None) for r in ROWS if r.finite and r.slope_by_value
 }
 """Derivatives by the function's own value."""
 _LIKE: dict[str, dict[str, Callable[[Tensor], Tensor]]] = {

@@ -10,6 +10,7 @@ axes together.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -21,12 +22,14 @@ from sympy.core.relational import Equality, Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 from torch import Tensor
 
+from derive.ir.program import RELATIONS
 from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Delta, Scalar
-from derive.ir.terms.functions import CAP
+from derive.ir.terms.functions import CLASSES
 from derive.ir.terms.indices import Merge, Part, Prefix, Slot
 from derive.ir.terms.reductions import Reduce, Sigma
+from derive.primitives import CAP, ROWS
 
 
 def _expm1(x: Tensor) -> Tensor:
@@ -36,49 +39,11 @@ def _expm1(x: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-    "Abs": torch.abs,
-    "absolute": torch.abs,
-    "acos": torch.acos,
-    "acosh": torch.acosh,
-    "asin": torch.asin,
-    "asinh": torch.asinh,
-    "atan": torch.atan,
-    "atan2": torch.atan2,
-    "atanh": torch.atanh,
+    **{r.name: operator.attrgetter(r.torch_name)(torch) for r in ROWS if r.name in CLASSES and "{x}" not in r.torch},
     "capped": lambda x: torch.where(x > CAP, x - (x - CAP).detach(), x),
-    "cos": torch.cos,
-    "cosh": torch.cosh,
-    "erf": torch.erf,
-    "erfc": torch.erfc,
-    "erfinv": torch.erfinv,
-    "exp": torch.exp,
     "expm1": _expm1,
-    "floor": torch.floor,
-    "log": torch.log,
-    "log1p": torch.log1p,
-    "logaddexp": torch.logaddexp,
-    "loggamma": torch.lgamma,
     "polygamma": lambda n, x: torch.polygamma(int(n.flatten()[0]), x),  # digamma(x) is polygamma(0, x)
-    "power": torch.pow,
-    "Mod": torch.remainder,
-    "maximum": torch.maximum,
-    "minimum": torch.minimum,
-    "relu": torch.relu,
-    "sigmoid": torch.sigmoid,
-    "sign": torch.sign,
-    "sin": torch.sin,
-    "sinh": torch.sinh,
     "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
-    "tan": torch.tan,
-    "tanh": torch.tanh,
-}
-_RELATIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "<": torch.lt,
-    "<=": torch.le,
-    ">": torch.gt,
-    ">=": torch.ge,
-    "==": torch.eq,
-    "!=": torch.ne,
 }
 _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda t: t.sum(1),
@@ -249,7 +214,7 @@ def _condition(e: Basic, places: Places, world: World) -> Tensor:
     if isinstance(e, BooleanTrue | BooleanFalse):
         return torch.tensor(bool(e))
     if isinstance(e, Relational):
-        return _RELATIONS[e.rel_op](*(value_at(a, places, world).double() for a in e.args))
+        return getattr(operator, RELATIONS[e.rel_op])(*(value_at(a, places, world).double() for a in e.args))
     if isinstance(e, Not):
         return ~_condition(e.args[0], places, world)
     if isinstance(e, And | Or):

@@ -4,24 +4,25 @@
 const Evaluate = (() => {
   const base = (axis) => axis.split("'")[0];
 
-  /* erf by its series, and by its continued fraction where the series loses digits. */
+  /* erf by its series, and by erfc where the series loses digits. */
   function erf(x) {
     const a = Math.abs(x);
     if (a > 6) return Math.sign(x);
-    let value;
-    if (a < 2.5) {
-      let term = a, sum = a;
-      for (let k = 1; Math.abs(term) > 1e-17 * Math.abs(sum) && k < 200; k++) {
-        term *= -a * a / k;
-        sum += term / (2 * k + 1);
-      }
-      value = 2 / Math.sqrt(Math.PI) * sum;
-    } else {
-      let f = 0;
-      for (let k = 80; k > 0; k--) f = k / 2 / (a + f);
-      value = 1 - Math.exp(-a * a) / Math.sqrt(Math.PI) / (a + f);
+    if (a >= 2.5) return Math.sign(x) * (1 - erfc(a));
+    let term = a, sum = a;
+    for (let k = 1; Math.abs(term) > 1e-17 * Math.abs(sum) && k < 200; k++) {
+      term *= -a * a / k;
+      sum += term / (2 * k + 1);
     }
-    return Math.sign(x) * value;
+    return Math.sign(x) * 2 / Math.sqrt(Math.PI) * sum;
+  }
+
+  /* erfc by its continued fraction, and by erf where that converges slowly. */
+  function erfc(x) {
+    if (x < 2.5) return 1 - erf(x);
+    let f = 0;
+    for (let k = 80; k > 0; k--) f = k / 2 / (x + f);
+    return Math.exp(-x * x) / Math.sqrt(Math.PI) / (x + f);
   }
 
   const sigmoid = (x) => x >= 0 ? 1 / (1 + Math.exp(-x)) : Math.exp(x) / (1 + Math.exp(x));
@@ -32,10 +33,8 @@ const Evaluate = (() => {
     lt: (a, b) => a < b, le: (a, b) => a <= b, gt: (a, b) => a > b, ge: (a, b) => a >= b,
     eq: (a, b) => a === b, ne: (a, b) => a !== b, and: (...a) => a.every(Boolean), or: (...a) => a.some(Boolean),
     not: (a) => !a, where: (c, a, b) => c ? a : b, maximum: Math.max, minimum: Math.min, Max: Math.max, Min: Math.min,
-    exp: Math.exp, expm1: Math.expm1, log: Math.log, log1p: Math.log1p, sqrt: Math.sqrt, rsqrt: (x) => 1 / Math.sqrt(x),
-    tanh: Math.tanh, sigmoid, softplus: (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x))),
-    relu: (x) => Math.max(x, 0), erf, sin: Math.sin, cos: Math.cos, tan: Math.tan, sinh: Math.sinh, cosh: Math.cosh,
-    abs: Math.abs, absolute: Math.abs, sign: Math.sign, floor: Math.floor, pi: () => Math.PI,
+    abs: Math.abs, pi: () => Math.PI,
+    /* functions of one number */
   };
 
   /* Every assignment of places to some axes, in order. */

@@ -19,10 +19,11 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import derive
+from derive.rules.engine import Move, Row
 
 ROOMS = ("rules", "adjoint", "contract", "schedule", "collapse")
 NOT_ASKED = (
-    *("rules.index.filters", "rules.index.guards", "rules.index.read_forward", "rules.index.reached_places"),
+    *("rules.index.guards", "rules.index.read_forward", "rules.index.reached_places"),
     *("rules.splitting", "rules.order", "schedule.order", "collapse.autograd", "collapse.saving", "collapse.typeset"),
 )
 """Modules that work while a spec is recorded, once for all; lists of rules; what counts, keeps and typesets."""
@@ -41,6 +42,8 @@ class Rule:
     @property
     def name(self) -> str:
         """The module and the function, from the room on."""
+        if isinstance(self.function, Row):
+            return f"rules.tables: {self.function}"
         return f"{self.function.__module__.removeprefix('derive.')}.{self.function.__name__}"
 
 
@@ -51,7 +54,22 @@ def rules() -> tuple[Rule, ...]:
     modules = [importlib.import_module(name) for name in names]
     found = {f: None for module in modules for f in vars(module).values() if _is_public(f, module)}
     made = [rule for f in found if (rule := _rule(f)) is not None]
+    tables = (t for m in modules if m.__name__.startswith("derive.rules.tables") for t in vars(m).values())
+    made += [Rule(row, _no_row, "no row") for row in dict.fromkeys(r for t in tables for r in _rows(t))]
     return tuple(sorted(made, key=lambda r: r.name))
+
+
+def _rows(table: Any) -> Iterator[Row]:
+    """The laws of a table, or of a table of them."""
+    if isinstance(table, Row):
+        yield table
+    elif type(table) is tuple:
+        for part in table:
+            yield from _rows(part)
+
+
+def _no_row() -> None:
+    """What stands for a row that is taken away: its tables are shorter."""
 
 
 def _read(name: str) -> bool:
@@ -113,7 +131,8 @@ def without(rule: Rule) -> AbstractContextManager[None]:
 
 def watched(fired: set[str]) -> AbstractContextManager[None]:
     """Inside, the name of every rule that changes or finds anything is put into `fired`."""
-    return _replaced({rule.function: _watching(rule, fired) for rule in rules()})
+    functions = (rule for rule in rules() if not isinstance(rule.function, Row))
+    return _replaced({rule.function: _watching(rule, fired) for rule in functions})
 
 
 @contextmanager
@@ -144,8 +163,12 @@ def _replaced(by: Mapping[Any, Any]) -> Iterator[None]:
 def _put(value: Any, by: Mapping[Any, Any]) -> Any:
     """A function's stand-in, a table with those of its functions; the value itself where it holds none."""
     if isinstance(value, tuple) and type(value) is tuple:
-        new = tuple(_put(x, by) for x in value)
-        return new if any(a is not b for a, b in zip(new, value, strict=True)) else value
+        new = tuple(made for x in value if (made := _put(x, by)) is not _no_row)
+        return new if len(new) < len(value) or any(a is not b for a, b in zip(new, value, strict=True)) else value
+    if isinstance(value, functools.partial):
+        return functools.partial(value.func, *value.args, **{k: _put(v, by) for k, v in value.keywords.items()})
+    if isinstance(value, Row):
+        return by.get(value, value)
     return by.get(value, value) if callable(value) and _is_hashable(value) else value
 
 
@@ -181,7 +204,7 @@ def _watching(rule: Rule, fired: set[str]) -> Any:
 
     def noted(found: Iterator[Any]) -> Iterator[Any]:
         for value in found:
-            fired.add(rule.name)
+            fired.add(Rule(value.row, _no_row, "no row").name if isinstance(value, Move) else rule.name)
             yield value
 
     return watching

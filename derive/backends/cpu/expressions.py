@@ -29,6 +29,7 @@ from derive.ir.program import (
     Window,
 )
 from derive.ir.terms.numbers import as_float, held
+from derive.primitives import names
 
 _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 """How strongly parts of an expression hold together in C: `a & b | c` is `(a & b) | c`."""
@@ -36,11 +37,7 @@ _COMMA, _ANY, _SUM, _PRODUCT, _UNARY, _ATOM = 0, 1, 5, 6, 7, 9
 _BINARY = {"add": ("+", _SUM), "sub": ("-", _SUM), "mul": ("*", _PRODUCT), "div": ("/", _PRODUCT), "lt": ("<", 4),
            "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "eq": ("==", 3), "ne": ("!=", 3), "and": ("&", 2),
            "or": ("|", _ANY)}  # fmt: skip
-_FUNCTIONS = frozenset(
-    """exp log expm1 log1p tanh erf sigmoid softplus logaddexp sin cos sqrt rsqrt relu sign absolute tan sinh cosh
-    asin acos atan asinh acosh atanh erfc erfinv loggamma digamma atan2 Mod floor one_plus_erf sigmoid_of_size
-    rounded""".split()  # noqa: SIM905
-)
+_FUNCTIONS = names(lambda r: r.name != "polygamma" and (r.units is not None or r.means)) | {"rounded"}
 _EXTREMA = {"maximum": "larger", "minimum": "smaller"}
 
 
@@ -140,7 +137,7 @@ class Expressions:
         name = node.fn
         if name == "polygamma" and node.args[0] == ONE:
             name, args = "trigamma", args[1:]
-        elif name not in _FUNCTIONS and name not in _EXTREMA:
+        elif name not in _FUNCTIONS:
             raise Unsupported(f"the function {name}")
         if known:
             return Text(f"number_{name}({', '.join(a.code for a in args)})", kind="number")

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from derive.ir.nodes.walking import walk
 from derive.ir.program import Call, Node, Num, Read
+from derive.primitives import row
 
-_UNITS: dict[str, float] = {
-    "exp": 3, "log": 4, "tanh": 5, "erf": 5, "sigmoid": 4, "softplus": 7, "logaddexp": 8, "expm1": 4, "log1p": 5,
-    "one_plus_erf": 5, "sigmoid_of_size": 4,
-    "sin": 10, "cos": 10, "sinh": 7, "cosh": 7, "atanh": 15, "pow": 60, "atan": 6, "atan2": 8, "asin": 6, "acos": 6,
-    "erfinv": 20, "loggamma": 30, "digamma": 20, "polygamma": 20,
-}  # fmt: skip
-_LIBRARY = frozenset({"tan", "asinh", "acosh", "erfc"})
 _CALLED = 40.0  # the C library's, an element at a time
-_UNIT = 0.2  # of anything else
+_UNIT = 0.2  # of arithmetic
 _BY_PLACE = 10.0  # a power of which a place is the exponent
 MOST_FACTORS = 16  # the exponent up to which products are as exact, and faster
 
@@ -37,7 +31,8 @@ def units(call: Call) -> float:
         return _UNIT
     if call.fn == "pow" and not any(isinstance(n, Read) for n in walk(call.args[1])):
         return _BY_PLACE
-    return _CALLED if call.fn in _LIBRARY else _UNITS.get(call.fn, _UNIT)
+    units = row(call.fn).units
+    return _CALLED if units is None else units
 
 
 def is_heavy(call: Call) -> bool:

@@ -18,13 +18,14 @@ from derive.backends.values import Dims, Value
 from derive.ir.nodes.arithmetic import ONE, multiplied
 from derive.ir.nodes.products import is_tensor, product_factors
 from derive.ir.program import Call, Node, Num, Program, Read, Reduce
+from derive.primitives import FINITE, names
 from derive.schedule.signs import plain as with_one_sign
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
-_FINITE = frozenset({"tanh", "sigmoid", "softplus", "erf", "sin", "cos", "atan"})
-_OF_FINITE = frozenset({"relu", "maximum", "minimum", "add", "sub", "neg", "mul"})
+_FINITE = names(lambda r: r.finite == FINITE and not r.chooses)
+_OF_FINITE = names(lambda r: r.finite == FINITE) | {"add", "sub", "neg", "mul"}
 
 
 @dataclass(frozen=True)

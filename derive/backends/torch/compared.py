@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from sympy import Expr, exp, tanh
+from sympy import Expr
 
-from derive.backends.torch.or_nothing import in_full
+from derive.backends.torch.or_nothing import ABOVE, in_full
 from derive.ir.lowering.lower import node as lowered
 from derive.ir.lowering.raising import is_finite_number, raised
 from derive.ir.nodes.arithmetic import ZERO
@@ -15,14 +15,8 @@ from derive.ir.nodes.between import by_size
 from derive.ir.nodes.substituting import put
 from derive.ir.program import Assign, Call, Node, Read, Scal
 from derive.ir.terms.elements import At, Scalar, Tensor
-from derive.ir.terms.functions import expm1, sigmoid
-from derive.ir.terms.kinks import maximum, minimum, relu, sign
+from derive.ir.terms.functions import CLASSES
 
-_ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
-_FUNCTIONS: dict[str, Callable[..., Expr]] = {
-    "exp": exp, "expm1": expm1, "tanh": tanh, "sigmoid": sigmoid, "sign": sign,
-    "relu": relu, "maximum": maximum, "minimum": minimum,
-}  # fmt: skip
 HOLD = At(Tensor("what_is_compared"))
 """Stands for what is compared while an expression is lowered."""
 
@@ -65,13 +59,13 @@ class Comparison:
 def comparison(condition: Node, known: Known) -> Comparison | None:
     """What a condition compares, where that is a tensor, or its magnitude, with a number; else None."""
     condition = by_size(in_full(condition, known))
-    if not isinstance(condition, Call) or condition.fn not in _ABOVE:
+    if not isinstance(condition, Call) or condition.fn not in ABOVE:
         return None
     x, threshold = condition.args
     plain = isinstance(x, Read) or (isinstance(x, Call) and x.fn == "absolute" and isinstance(x.args[0], Read))
     if not plain or not (_is_callers(threshold) or is_finite_number(threshold)):
         return None
-    return Comparison(x, threshold, _ABOVE[condition.fn], condition.fn in ("gt", "lt"))
+    return Comparison(x, threshold, ABOVE[condition.fn], condition.fn in ("gt", "lt"))
 
 
 def _is_callers(node: Node) -> bool:
@@ -108,9 +102,9 @@ def raised_by_names(node: Node, names: Mapping[Node, Expr], known: Known) -> Exp
             return Scalar(n.name)
         if isinstance(n, Read) and (whole := opened(n, known)) is not None:
             return raised_by_names(whole, names, known)
-        if not isinstance(n, Call) or n.fn not in _FUNCTIONS:
+        if not isinstance(n, Call) or n.fn not in CLASSES:
             return None
         arguments = [raised(a, names, other) for a in n.args]
-        return None if None in arguments else _FUNCTIONS[n.fn](*arguments)
+        return None if None in arguments else CLASSES[n.fn](*arguments)
 
     return raised(node, names, other)

@@ -11,7 +11,7 @@ from derive.ir.program import Assign, Call, Node, Num, Read, Scal
 
 _LARGEST = 2**127
 """What float32 still holds; beyond it a number is infinite there."""
-_ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
+ABOVE = {"gt": True, "ge": True, "lt": False, "le": False}
 
 
 def or_nothing(node: Node, known: Mapping[str, Assign], is_real: Callable[[Node], bool]) -> Node:
@@ -37,9 +37,9 @@ def gap_or_nothing(node: Call, known: Mapping[str, Assign]) -> Node | None:
     Where the difference is no number, one of both is none or they are the same infinity: there it is 0.
     """
     condition, value = (in_full(n, known) for n in node.args[:2])
-    if not isinstance(condition, Call) or condition.fn not in _ABOVE:
+    if not isinstance(condition, Call) or condition.fn not in ABOVE:
         return None
-    above, below = condition.args if _ABOVE[condition.fn] else condition.args[::-1]
+    above, below = condition.args if ABOVE[condition.fn] else condition.args[::-1]
     gaps = [Call("sub", (above, below)), *([above] if below == ZERO else [])]
     power = value.args[1] if isinstance(value, Call) and value.fn == "pow" and value.args[0] in gaps else ONE
     gap = value.args[0] if isinstance(value, Call) and power != ONE else value

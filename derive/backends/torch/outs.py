@@ -12,11 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from derive.backends.values import Line
+from derive.primitives import names
 
 _OPERATORS = {ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Div: "div", ast.MatMult: "matmul"}
 _FUNCTIONS = {
-    "addcmul", "addmm", "sub", "exp", "log", "erf", "tanh", "sigmoid", "sqrt", "rsqrt", "sign", "sin", "cos", "where",
-    "cat", "stack", "matmul", "lerp", "softmax", "log_softmax",
+    "addcmul", "addmm", "sub", "where", "cat", "stack", "matmul", "lerp", "softmax", "log_softmax",
+    *names(lambda r: r.in_place and r.name != "relu"),
 }  # fmt: skip
 _VIEWS = {
     "mT", "T", "expand", "unflatten", "flatten", "reshape", "view", "movedim", "permute", "transpose", "unsqueeze",

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from derive.backends.torch.scalars import is_given, is_never_refused, scalar_call
 from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
-from derive.ir.program import CONDITIONS, Call, Node, Num
+from derive.ir.program import CONDITIONS, RELATIONS, Call, Node, Num
+from derive.primitives import PRIMITIVES, names, row
 
 _BINARY = {
     "add": ("+", SUM, SUM),
@@ -16,12 +17,8 @@ _BINARY = {
     "floordiv": ("//", PRODUCT, PRODUCT + 1),
     "mod": ("%", PRODUCT, PRODUCT + 1),
 }
-_COMPARED = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+_COMPARED = {name: sign for sign, name in RELATIONS.items()}
 _LOGIC = {"and": "&", "or": "|"}
-_TORCH = {
-    "absolute": "torch.abs", "loggamma": "torch.lgamma", "Mod": "torch.remainder", "as_float64": "as_float64",
-    "bent": "leaky_relu",
-}  # fmt: skip
 
 
 def broadcast(values: list[Value]) -> Dims:
@@ -94,21 +91,21 @@ def _function(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
     """A function of tensors, by torch's name for it."""
     if node.fn in ("maximum", "minimum") and any(a.scalar for a in args):
         return Value(_clamped(node, args), dims)
-    if node.fn == "softplus":
-        return Value(f"functional.softplus({args[0].code}, threshold=40)", dims)
     if node.fn == "logaddexp" and any(a.scalar for a in args):  # torch has it of tensors
         of, number = sorted(args, key=lambda a: a.scalar)
         difference = f"{of.inside(SUM)} - {number.inside(SUM + 1)}"
-        return Value(f"functional.softplus({difference}, threshold=40) + {number.inside(SUM)}", dims, SUM)
+        return Value(f"{row('softplus').torch.format(x=difference)} + {number.inside(SUM)}", dims, SUM)
     if node.fn in ("threshold", "bent"):
         over = "_" if args[0].owned and args[0].dims == dims else ""
-        return Value(f"functional.{_TORCH.get(node.fn, node.fn)}{over}({', '.join(a.code for a in args)})", dims)
+        name = "leaky_relu" if node.fn == "bent" else node.fn
+        return Value(f"functional.{name}{over}({', '.join(a.code for a in args)})", dims)
     if node.fn == "narrow":
         return Value(f"{args[0].inside(ATOM)}.to({like}.dtype)", dims)
     if node.fn == "nan_to_num":
         return Value(f"{args[0].inside(ATOM)}.nan_to_num(0, math.inf)", dims)
-    name = _TORCH.get(node.fn, f"torch.{node.fn}")
-    return Value(f"{name}({', '.join(a.code for a in args)})", dims)
+    name = f"torch.{row(node.fn).torch_name}" if node.fn in PRIMITIVES else node.fn
+    code = ", ".join(a.code for a in args)
+    return Value(row(node.fn).torch.format(x=code) if "{x}" in name else f"{name}({code})", dims)
 
 
 def _leads(node: Node) -> bool:
@@ -153,9 +150,7 @@ def _ascends(low: Node, extremum: Call) -> bool:
     return any(isinstance(n, Num) and isinstance(low, Num) and low.value <= n.value for n in extremum.args)
 
 
-_IN_PLACE = {
-    "exp", "log", "tanh", "erf", "sigmoid", "sqrt", "rsqrt", "sin", "cos", "neg", "abs", "relu", "sign", "digamma",
-}  # fmt: skip
+_IN_PLACE = names(lambda r: r.in_place) | {"neg"}
 
 
 def written_over(node: Call, args: list[Value], long: bool = False) -> Value | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from derive.backends.values import ATOM, COMPARISON, PRODUCT, SUM, UNARY, Value
-from derive.ir.nodes.arithmetic import is_never_negative
+from derive.backends.values import ATOM, PRODUCT, UNARY, Value
+from derive.facts.interpreter import Facts
+from derive.facts.values import PLACE
 from derive.ir.nodes.walking import walk
 from derive.ir.program import AxisValue, Call, Node, Num, Scal, SizeOf
 from derive.ir.terms.numbers import as_decimal, as_float, as_quotient, held, with_exponent
+from derive.primitives import row
 
 _LONGEST = 2**63
 """What torch takes as a whole number ends here; beyond it a number is a decimal."""
@@ -51,20 +53,15 @@ def is_whole(node: Node) -> bool:
     return isinstance(node, AxisValue | SizeOf)
 
 
-_MATH = {"loggamma": "lgamma"}
-_EVERYWHERE = frozenset({"tanh", "erf", "erfc", "atan", "atan2", "asinh"})
-"""What `math` has of all numbers."""
-
-
 def is_never_refused(node: Call) -> bool:
     """Whether `math` takes the numbers: all that the spec says, of a length its root and floor, of the caller's few.
 
     A length less a number, `sqrt(size(n) - 1)`, has no root where the axis has no place.
     """
-    if node.fn in _EVERYWHERE or (node.fn == "pow" and is_whole(node.args[1])):
+    if row(node.fn).everywhere or (node.fn == "pow" and is_whole(node.args[1])):
         return True
     lengths = any(isinstance(n, SizeOf) for n in walk(node))
-    if node.fn in ("sqrt", "rsqrt") and lengths and not is_never_negative(node.args[0]):
+    if node.fn in ("sqrt", "rsqrt") and lengths and not Facts(lengths=PLACE).of(node.args[0]).is_nonnegative:
         return False
     refused = Scal if node.fn in ("sqrt", "rsqrt", "floor") else (Scal, SizeOf)
     return not any(isinstance(n, refused) for a in node.args for n in walk(a))
@@ -80,28 +77,18 @@ def scalar_call(node: Call, args: list[Value]) -> Value:
     fn, inner = node.fn, ", ".join(a.code for a in args)
     if not args:
         return Value(f"math.{fn}", scalar=True)
-    if fn == "absolute":
-        return Value(f"abs({inner})", scalar=True)
-    if fn == "relu":
-        return Value(f"max({inner}, 0)", scalar=True)
-    if fn == "sign":
-        return Value(f"({inner} > 0) - ({inner} < 0)", strength=COMPARISON, scalar=True)
     if fn == "Mod":
         return Value(f"{args[0].inside(PRODUCT)} % {args[1].inside(PRODUCT + 1)}", strength=PRODUCT, scalar=True)
-    if fn == "softplus":
-        return Value(f"max({inner}, 0) + math.log1p(math.exp(-abs({inner})))", strength=SUM, scalar=True)
-    if fn == "logaddexp":
-        return Value(f'of_numbers("logaddexp", {inner})', scalar=True)
-    if fn in ("maximum", "minimum"):
-        return Value(f"{fn[:3]}({inner})", scalar=True)
-    if fn == "sigmoid":
-        return Value(f"math.exp(min({inner}, 0)) / (1 + math.exp(-abs({inner})))", strength=PRODUCT, scalar=True)
+    if text := row(fn).number:
+        return Value(text.format(**{name: a.code for name, a in zip("xy", args, strict=False)}), scalar=True)
     known = is_never_refused(node)
     if fn == "rsqrt":
         root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
         if known and not is_given(node):
             return Value(f"1 / {root}", strength=PRODUCT, scalar=True)
         return Value(f"ratio_of(1, {root})", scalar=True)
-    name = _MATH.get(fn, fn)
+    name = row(fn).torch_name
+    if "." in name:  # not one that `of_numbers` finds
+        return Value(f"torch.{name}(torch.tensor({inner}, dtype=torch.float64)).item()", scalar=True)
     exists = known and hasattr(math, name)
     return Value(f"math.{name}({inner})" if exists else f'of_numbers("{name}", {inner})', scalar=True)

@@ -17,7 +17,7 @@ from derive.backends.torch.dtypes import Dtypes
 from derive.backends.torch.jumps import beyond, jump, one_of_three, step, step_between, weighed
 from derive.backends.torch.meeting import met
 from derive.backends.torch.or_nothing import gap_or_nothing, in_full, or_nothing
-from derive.facts.finite import Finite
+from derive.facts.interpreter import Facts
 from derive.ir.nodes.arithmetic import ONE, ZERO
 from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.leftovers import without_unread
@@ -27,24 +27,22 @@ from derive.ir.program import Assign, Call, Node, Program, Read, Scatter, Statem
 from derive.schedule.share import share
 from derive.schedule.steps import clamped
 
-_NOTHING = Finite(frozenset())
-
 
 def without_choices(
     program: Program,
     integers: frozenset[str] = frozenset(),
     computed: frozenset[str] = frozenset(),
-    finite: Finite = _NOTHING,
+    values: Facts | None = None,
     negative: frozenset[str] = frozenset(),
 ) -> Program:
     """The same program with sums and products in place of such choices.
 
     `integers` are no real tensors; `computed` are no inputs of the op, though they may be given to the program. What is
-    `finite` is so where it is not chosen, too. `negative` are numbers of the caller's that are below 0 by default.
+    known of `values` holds where they are not chosen, too. `negative` are numbers of the caller's below 0 as a default.
     """
     added_to = {n for s in program.statements if isinstance(s, Scatter) for n in (s.name, s.onto)}
     known = {s.name: s for s in program.statements if isinstance(s, Assign) and s.name not in added_to}
-    masks, is_real = _masks(program, computed, finite, known, negative), Dtypes(program, integers).is_real
+    masks, is_real = _masks(program, computed, values or Facts(), known, negative), Dtypes(program, integers).is_real
 
     def unchosen(s: Statement) -> Statement:
         return replace(s, value=bent_at_zero(or_nothing(_within(s.value, known, masks), known, is_real)))
@@ -70,7 +68,7 @@ class _Masks:
 
     given: frozenset[str]
     inputs: frozenset[str]
-    finite: Finite
+    values: Facts
     known: Known
     negative: frozenset[str]
 
@@ -81,21 +79,22 @@ class _Masks:
 
     def is_finite(self, node: Node) -> bool:
         """Whether a node is finite where it is not chosen either."""
-        return self.finite.includes(self._opened(node))
+        return self.values.of(self._opened(node)).is_finite
 
     def _opened(self, node: Node) -> Node:
         """A node with what its names stand for, but for those that are known to be finite."""
-        if isinstance(node, Read) and node.name not in self.finite.tensors | self.finite.reciprocals:
+        value = self.values.of(node)
+        if isinstance(node, Read) and not (value.is_finite or value.is_away_from_0):
             whole = in_full(node, self.known)
             return node if whole is node else self._opened(whole)
         return rebuilt(node, self._opened) if isinstance(node, Call) else node
 
 
 def _masks(
-    program: Program, computed: frozenset[str], finite: Finite, known: Known, negative: frozenset[str]
+    program: Program, computed: frozenset[str], values: Facts, known: Known, negative: frozenset[str]
 ) -> _Masks:
     given = frozenset(n for n, _ in program.given)
-    return _Masks(given, given - computed - {s.name for s in program.statements}, finite, known, negative)
+    return _Masks(given, given - computed - {s.name for s in program.statements}, values, known, negative)
 
 
 def _within(node: Node, known: Known, masks: _Masks) -> Node:

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from derive.decisions import MATMUL, OTHER_KERNEL
+from derive.decisions import MATMUL
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.nodes.products import is_matrix_product, is_tensor, product_factors
 from derive.ir.nodes.walking import node_axes, walk
 from derive.ir.program import Call, Node, Read, Reduce
+from derive.primitives import row
 from derive.schedule.order import forward_program
 
 _PASS_ON = {"add"}
-_OPERATIONS = {"mul": 1.0, "sub": 1.0, "neg": 1.0, "exp": 1.0, "log": 1.0, "abs": 2.0, "absolute": 2.0, "relu": 2.0,
-               "sqrt": 2.0, "rsqrt": 3.0, "tanh": 3.0, "sigmoid": 3.0, "sin": 4.0, "cos": 4.0, "softplus": 5.0,
-               "erf": 7.0, "where": 1.0, "maximum": 3.0, "minimum": 3.0}  # fmt: skip
+_OPERATIONS = {"mul": 1.0, "sub": 1.0, "neg": 1.0, "where": 1.0}
 """The elementary operations of a backward kernel, `exp` and its like counted as three or four."""
 
 
@@ -127,7 +126,7 @@ def _operations(node: Call, k: int) -> float:
         return 1.0 if k == 0 else 3.0
     if node.fn == "pow":
         return 2.0 if k == 0 and str(node.args[1]) == "2" else 4.0
-    return _OPERATIONS.get(node.fn, OTHER_KERNEL)
+    return _OPERATIONS.get(node.fn, row(node.fn).slope_work)
 
 
 def _add(w: _Walk, of: Node, axes: tuple[str, ...], work: float, into: Node | None) -> None:

@@ -30,13 +30,14 @@ from derive.ir.program import (
     base,
 )
 from derive.ir.terms.axes import PACK_NAME
+from derive.primitives import names
 from derive.schedule.order import forward_program
 
 DEFAULT_SIZE = 64
 
 BYTES = {"real": 4, "integer": 8, "mask": 1}
-_KEEP_NOTHING = {"add", "sub", "neg", "sign", *CONDITIONS}
-_KEEP_OUTPUT = {"exp", "tanh", "sqrt", "rsqrt", "sigmoid", "relu"}
+_KEEP_NOTHING = {"add", "sub", "neg", *CONDITIONS} | names(lambda r: r.slope == "0")
+_KEEP_OUTPUT = names(lambda r: r.slope_by_value)
 
 
 @dataclass(frozen=True)

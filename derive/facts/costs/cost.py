@@ -22,27 +22,15 @@ from derive.ir.nodes.products import (
 )
 from derive.ir.nodes.walking import axes_along, children, node_axes, walk
 from derive.ir.program import Arithmetic, Call, Join, Node, Num, Program, Read, Reduce, Scatter
+from derive.primitives import names, row
 
-_HEAVY = {
-    **dict.fromkeys(("exp", "log", "expm1", "log1p", "sin", "cos"), 3.0),
-    **dict.fromkeys(("tanh", "erf", "erfc", "erfinv", "sigmoid", "softplus", "logaddexp"), 4.0),
-    **dict.fromkeys(("sinh", "cosh", "asinh", "acosh"), 4.0),
-    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "atanh", "loggamma", "digamma", "polygamma", "pow"), 4.0),
-    **dict.fromkeys(("rsqrt", "sqrt"), 1.5),
-}
-
-
-ELEMENTARY = frozenset(_HEAVY)
+ELEMENTARY = names(lambda r: r.work > 1)
 """The functions that take more than a pass."""
-
-DEAR = frozenset({"tanh", "softplus", "pow", "atan", "asinh", "acosh", "loggamma", "digamma", "polygamma"})
-"""Those that PyTorch takes longer for, on a CPU, than it takes to write a tensor and read it again: 14 to 100
-multiplications, where `exp`, `log` and `erf` take 4 to 10."""
 
 
 def is_dear(call: Call) -> bool:
     """Whether it is of such a function, which the power of 2 or 3 is not."""
-    return call.fn in DEAR and not _is_product(call)
+    return row(call.fn).dear and not _is_product(call)
 
 
 @dataclass(frozen=True)
@@ -109,14 +97,14 @@ def _is_gather(node: object) -> bool:
 
 def elementary_work(node: Node, nominal: Nominal) -> float:
     """The part of a node's work that is elementary functions: `exp`, `erf` and their like."""
-    calls = (n for n in walk(node) if isinstance(n, Call) and n.fn in _HEAVY and is_tensor(n))
+    calls = (n for n in walk(node) if isinstance(n, Call) and n.fn in ELEMENTARY and is_tensor(n))
     return sum(_weight(n) * nominal.weighted(node_axes(n)) for n in calls if _weight(n) > 1)
 
 
 def _weight(node: Call) -> float:
     if node.fn == "where" and node.args[1:] == (Num(Fraction(1)), Num(Fraction(0))):
         return 0.0  # the condition itself, as a number
-    return 1.0 if _is_product(node) else _HEAVY.get(node.fn, 1.0)
+    return 1.0 if _is_product(node) else row(node.fn).work
 
 
 def _is_product(call: Call) -> bool:

@@ -9,11 +9,26 @@ Places begin at 0 and end before a length, so that whether two are equal may be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sympy import Add, Basic, Eq, Expr, GreaterThan, LessThan, Min, Ne, S, StrictGreaterThan, StrictLessThan, expand
+from sympy import (
+    Add,
+    Basic,
+    Eq,
+    Expr,
+    GreaterThan,
+    LessThan,
+    Min,
+    Ne,
+    S,
+    StrictGreaterThan,
+    StrictLessThan,
+    exp,
+    expand,
+)
 
 from derive.errors import DeriveError
+from derive.facts.interpreter import GIVEN, Facts, of_numbers
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.elements import At
 from derive.ir.terms.windows import affine, is_window
@@ -30,6 +45,14 @@ def is_kept_inside(i: Expr, conditions: Sequence[Basic], dim: Expr, length: Leng
     if before or first_asked(i) is not None:
         return not behind and _by(Size(dim) - 1 - i, gaps(conditions), length)
     return _by(i, gaps(conditions), length)
+
+
+def says_that_alone(conditions: Sequence[Basic], i: Expr, dim: Axis) -> bool:
+    """Whether conditions say that an index lies on a dimension, and nothing else."""
+    inside = {expand(i), expand(Size(dim) - 1 - i)}
+    asked = all(len(gap := gaps([c])) == 1 and gap[0] in inside for c in conditions)
+    inside_alone = is_kept_inside(i, conditions, dim) and first_asked(i) is None
+    return asked and inside_alone and length_asked(i, conditions, dim) is None
 
 
 def length_asked(i: Expr, conditions: Sequence[Basic], dim: Axis, length: Length = lambda same: same) -> Expr | None:
@@ -101,10 +124,18 @@ def _by(value: Expr, above: Sequence[Expr], length: Length) -> bool:
 
 def never_negative(value: Expr) -> bool:
     """Whether a sum of multiples of places, of lengths (of one at least) and a number is 0 or more for all of them."""
-    least = S.Zero
-    for term in Add.make_args(expand(value)):
-        number, of = term.as_coeff_Mul()
-        if of != 1 and (not isinstance(of, Axis | Size) or number.is_negative):
-            return False  # a product of places, `t % 2`, or what falls without end
-        least += S.Zero if isinstance(of, Axis) else number
-    return bool(least >= 0)
+    return of_numbers(expand(value)).is_nonnegative
+
+
+def says_only_inside(condition: Basic, value: Expr, inside: Mapping[At, Collection[Expr]], values: Facts) -> bool:
+    """Whether a value with zeros around what it reads is 0 wherever a condition on places fails, and has no pole.
+
+    `inside` has what is at least 0 where each element that is read is one of its tensor. `exp` of a large number may be
+    oo all the same, of those places alone that the spec reads: `exp(g[t - 1] - g[t])` is too large with a 0 for one.
+    """
+    own = gaps([condition])
+    zeros = {at: S.Zero for at, places in inside.items() if own and own[0] in places}
+    if not zeros or any(e.atoms(At) & zeros.keys() for e in value.atoms(exp)):
+        return False
+    around = values.with_more({at.name: GIVEN for at in zeros})
+    return around.of(value).has_no_pole and bool(value.xreplace(zeros) == 0)

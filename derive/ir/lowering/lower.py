@@ -23,6 +23,7 @@ from derive.ir.lowering.ordering import abs_term, divides, factor_order, is_nega
 from derive.ir.nodes.arithmetic import ONE, ZERO, by_small_powers, negated, summed
 from derive.ir.nodes.other_axes import place
 from derive.ir.program import (
+    RELATIONS,
     Arithmetic,
     AxisValue,
     Call,
@@ -40,14 +41,13 @@ from derive.ir.program import (
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Delta, Scalar
-from derive.ir.terms.functions import CAP, capped, power
+from derive.ir.terms.functions import capped, power
 from derive.ir.terms.indices import Merge, Part, Prefix, Slot
 from derive.ir.terms.numbers import as_quotient
 from derive.ir.terms.reductions import Reduce as SpecReduce
 from derive.ir.terms.reductions import Sigma
 from derive.ir.terms.windows import affine, strided
-
-_RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+from derive.primitives import CAP
 
 Hoist = Callable[[Expr], Node]
 
@@ -141,7 +141,7 @@ def _choice(expr: Basic, hoist: Hoist | None) -> Node:
         expr = Where(expr.condition.args[0], expr.args[2], expr.args[1])
     args = tuple(node(a, hoist) for a in expr.args)
     if isinstance(expr, Relational):
-        return Call(_RELATIONS[expr.rel_op], args)
+        return Call(RELATIONS[expr.rel_op], args)
     return Call("where", args if isinstance(expr, Where) else (Call("eq", args), ONE, ZERO))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from sympy import Expr, Mul, Rational, S, erf, tanh
+from sympy import Expr, Mul, Rational, S
 from sympy.logic.boolalg import Boolean
 
 from derive.decisions import FAR
@@ -23,6 +23,7 @@ from derive.ir.program import Call, Node
 from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
+from derive.ir.terms.functions import having
 from derive.ir.terms.reductions import has_sums
 
 
@@ -202,7 +203,7 @@ def _sign(p: Product) -> bool | None:
     return bool(p.number.is_negative) if known else None
 
 
-_LIMITED = (erf, tanh)  # which are all but 1 or -1 of what is not near 0
+_LIMITED = having(lambda r: r.is_within_one and r.at_minus_infinity == -1)
 
 
 def _with_its_limit(parts: list[Product]) -> list[Product]:

@@ -11,13 +11,9 @@ from sympy import Dummy, Expr, Pow, Rational, expand
 from derive.ir.program import Call, Node, Num
 
 _ARITHMETIC: dict[str, Callable[..., Expr]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "div": operator.truediv,
-    "neg": operator.neg,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
     "pow": Pow,
-}
+}  # fmt: skip
 
 Other = Callable[[Node], Expr | None]
 """What a node is that is no arithmetic; None: nothing that can be said."""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
 
-from derive.ir.program import Call, Index, Node, Num, Reduce, Scan, SizeOf
+from derive.ir.program import Call, Index, Node, Num, Reduce, Scan
+from derive.primitives import names
 
 ZERO, ONE = Num(Fraction(0)), Num(Fraction(1))
 
@@ -154,14 +155,5 @@ def folds_to_0(node: Node) -> bool:
     return node.fn in _KEEP_0 and folds_to_0(node.args[0])
 
 
-_KEEP_0 = frozenset({"div", "neg", "pow", "square", "sqrt", "absolute", "sign", "relu", "sin", "tanh", "erf"})
+_KEEP_0 = frozenset({"div", "neg", "pow", "square"}) | names(lambda r: r.at_0 == 0)
 """Functions that are 0 where their first argument is."""
-
-
-def is_never_negative(node: Node) -> bool:
-    """Whether a number made of lengths is 0 or more by how it is made: with nothing taken from anything."""
-    if isinstance(node, Call) and node.fn in ("add", "mul", "div", "sqrt", "rsqrt"):
-        return all(map(is_never_negative, node.args))
-    if isinstance(node, Call) and node.fn in ("exp", "absolute", "square"):
-        return True
-    return isinstance(node, SizeOf) or (isinstance(node, Num) and node.value >= 0)

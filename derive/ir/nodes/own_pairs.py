@@ -9,10 +9,9 @@ from derive.ir.nodes.other_axes import plain_by_axes, with_axes
 from derive.ir.nodes.products import fraction
 from derive.ir.nodes.walking import by_axes_once, node_axes, walk
 from derive.ir.program import Assign, AxisValue, Call, Node, Read
+from derive.primitives import names
 
-_ZERO_AT_ZERO = frozenset(
-    {"sign", "absolute", "relu", "neg", "tanh", "erf", "sin", "tan", "sinh", "atan", "asinh", "expm1"}
-)
+_ZERO_AT_ZERO = names(lambda r: r.at_0 == 0) | {"neg"}
 
 
 def of_one_set(difference: Node) -> frozenset[str] | None:
@@ -33,11 +32,9 @@ def is_by_differences(weight: Node, pair: frozenset[str], known: Mapping[str, As
     for n in walk(weight):
         if isinstance(n, Call) and of_one_set(n) == pair:
             return True
-        if isinstance(n, Read) and n.name in known and by_axes_once(n) and pair <= set(n.index):
-            made = known[n.name]
-            own = dict(zip(n.index, made.axes, strict=True))
-            if is_by_differences(made.value, frozenset(str(own[a]) for a in pair), known):
-                return True
+        has_pair = isinstance(n, Read) and n.name in known and by_axes_once(n) and pair <= set(n.index)
+        if has_pair and is_by_differences(*_inside(n, pair, known), known):  # type: ignore[arg-type]
+            return True
     return False
 
 
@@ -46,9 +43,7 @@ def vanishes_for_own(factor: Node, pair: frozenset[str], known: Mapping[str, Ass
     if not pair <= set(node_axes(factor)):
         return False
     if isinstance(factor, Read) and factor.name in known and by_axes_once(factor):
-        made = known[factor.name]
-        own = dict(zip(factor.index, made.axes, strict=True))
-        return vanishes_for_own(made.value, frozenset(str(own[a]) for a in pair), known)
+        return vanishes_for_own(*_inside(factor, pair, known), known)
     up, _ = fraction(factor)
     if up == [factor]:
         of_zero = (
@@ -56,6 +51,13 @@ def vanishes_for_own(factor: Node, pair: frozenset[str], known: Mapping[str, Ass
         )
         return of_zero or of_one_set(factor) == pair or _is_without(factor, pair, known)
     return any(vanishes_for_own(f, pair, known) for f in up)
+
+
+def _inside(read: Read, pair: frozenset[str], known: Mapping[str, Assign]) -> tuple[Node, frozenset[str]]:
+    """What a tensor is made of, and the axes of a pair as they are called there."""
+    made = known[read.name]
+    own = dict(zip(read.index, made.axes, strict=True))
+    return made.value, frozenset(str(own[a]) for a in pair)
 
 
 def without_own_pairs(weight: Node, pair: frozenset[str], known: Mapping[str, Assign]) -> Node:
@@ -74,9 +76,7 @@ def _is_without(weight: Node, pair: frozenset[str], known: Mapping[str, Assign])
     if isinstance(weight, Call) and weight.fn in ("add", "sub"):
         return all(_is_without(a, pair, known) for a in weight.args)
     if isinstance(weight, Read) and weight.name in known and by_axes_once(weight) and pair <= set(weight.index):
-        made = known[weight.name]
-        own = dict(zip(weight.index, made.axes, strict=True))
-        return _is_without(made.value, frozenset(str(own[a]) for a in pair), {})
+        return _is_without(*_inside(weight, pair, known), {})
     if not isinstance(weight, Call) or weight.fn != "where" or weight.args[2] != ZERO:
         return False
     apart = [n for n in _conjuncts(weight.args[0]) if n.fn in ("ne", "lt", "gt")]

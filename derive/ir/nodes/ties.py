@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from derive.ir.nodes.walking import walk
 from derive.ir.program import COMPARISONS, Call, Node, Num, Read
+from derive.primitives import names
 
-_TELL = frozenset({"sign", "relu", "absolute", "maximum", "minimum", *COMPARISONS})
+_TELL = names(lambda r: r.chooses) | COMPARISONS
 
 
 def told_by_sign(values: Iterable[tuple[str, Node]]) -> frozenset[Node]:

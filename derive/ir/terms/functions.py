@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
-from sympy import Eq, Expr, Function, S, digamma, exp, log, pi, sqrt
+import sympy
+from sympy import Eq, Expr, Function, S, log, pi, sqrt, sympify
 from sympy import erfc as sympy_erfc
 from sympy.logic.boolalg import Boolean
 
@@ -12,45 +15,36 @@ from derive.ir.terms.asked import Alike
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Scalar
-from derive.ir.terms.kinks import maximum
-from derive.ir.terms.named import Named, OfOneReal
+from derive.ir.terms.kinks import KINKS, maximum
+from derive.ir.terms.named import Named
+from derive.primitives import ROWS, Primitive, formula, is_of_exponentials, meaning, names
 
 
-class sigmoid(OfOneReal):
-    """`1 / (1 + exp(-x))`."""
-
-    latex_name = r"\sigma"
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return self * (1 - self)
-
-    def _eval_is_positive(self) -> bool | None:
-        return True if self.args[0].is_real else None
-
-    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
-        return 1 / (1 + exp(-x))
-
-
-class softplus(OfOneReal):
-    """`log(1 + exp(x))`, whose derivative is the sigmoid."""
-
-    latex_name = r"\operatorname{softplus}"
+class OfRow(Named):
+    """A function whose derivative and sign its row says: SymPy lacks it, or rewrites it at once."""
 
     def fdiff(self, argindex: int = 1) -> Expr:
-        return sigmoid(self.args[0])
+        x, y = (*self.args, self)[:2]
+        return _slopes(self.row)[argindex - 1](x, y)
 
     def _eval_is_positive(self) -> bool | None:
-        return True if self.args[0].is_real else None
+        return True if self.row.positive and self.args[0].is_real else None
 
-    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
-        return log(1 + exp(x))
+    def _eval_rewrite_as_exp(self, *args: Any, **kwargs: Any) -> Expr | None:
+        return meaning(self.row)(*args) if is_of_exponentials(self.row) else None
 
 
-class logaddexp(Named):
+@cache
+def _slopes(row: Primitive) -> tuple[Callable[..., Expr], ...]:
+    """The derivatives of a row by each of its arguments."""
+    words = {**CLASSES, "eq": Alike, "where": Where, "pi": pi, "sqrt": sqrt}
+    return tuple(formula(f"S({text})", {"S": sympify, **words}) for text in row.slope.split("; "))
+
+
+class logaddexp(OfRow):
     """`log(exp(a) + exp(b))` without either exponential, which may overflow; its derivatives are two sigmoids."""
 
     nargs = 2
-    latex_name = r"\operatorname{logaddexp}"
 
     @classmethod
     def eval(cls, a: Expr, b: Expr) -> Expr | None:
@@ -58,73 +52,8 @@ class logaddexp(Named):
             return a + log(2)
         if a.is_number or b.is_number:  # `exp` of which is one number
             number, x = (a, b) if a.is_number else (b, a)
-            return number + softplus(x - number) if number.is_finite else None
+            return number + CLASSES["softplus"](x - number) if number.is_finite else None
         return cls(b, a) if b.sort_key() < a.sort_key() else None  # one spelling of both
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        a, b = self.args
-        return sigmoid(a - b) if argindex == 1 else sigmoid(b - a)
-
-    def _eval_is_real(self) -> bool | None:
-        return True if all(a.is_real for a in self.args) else None
-
-    def _eval_is_extended_real(self) -> bool | None:
-        return True if all(a.is_extended_real for a in self.args) else None
-
-    def _eval_rewrite_as_exp(self, a: Any, b: Any, **kwargs: Any) -> Expr:
-        return log(exp(a) + exp(b))
-
-
-class log1p(OfOneReal):
-    """`log(1 + x)`, exact also where `x` is small."""
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return 1 / (1 + self.args[0])
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\log{power}\left(1 + {printer.doprint(self.args[0])}\right)"
-
-
-class expm1(OfOneReal):
-    """`exp(x) - 1`, exact also where `x` is small; its derivative is `exp(x)`, which is lost in `expm1(x) + 1`."""
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return exp(self.args[0])
-
-    def _eval_rewrite_as_exp(self, x: Any, **kwargs: Any) -> Expr:
-        return exp(x) - 1
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        text = rf"e^{{{printer.doprint(self.args[0])}}} - 1"
-        return rf"\left({text}\right)^{{{exp}}}" if exp else rf"\left({text}\right)"
-
-
-class erfc(OfOneReal):
-    """`1 - erf(x)`, exact also where `x` is large. `erfc(-x)` stays so: as `2 - erfc(x)` it loses its tail."""
-
-    latex_name = r"\operatorname{erfc}"
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return -2 * exp(-(self.args[0] ** 2)) / sqrt(pi)
-
-    def _eval_is_positive(self) -> bool | None:
-        return True if self.args[0].is_real else None
-
-
-def _erfc_of_ours(eval_of_sympy: Any) -> Any:
-    """SymPy's `erfc` of elements, axes and given numbers is ours; of anything else it is what it was.
-
-    SymPy makes `2 - erfc(x)` of `erfc(-x)` at once, which cannot be told from what else is written so.
-    """
-
-    def evaluate(cls: type[Function], x: Expr) -> Expr | None:
-        return erfc(x) if x.has(At, Axis, Scalar, Size) else eval_of_sympy(x)
-
-    return classmethod(evaluate)
-
-
-sympy_erfc.eval = _erfc_of_ours(sympy_erfc.eval)
 
 
 def is_zero(value: Expr) -> Boolean:
@@ -172,47 +101,40 @@ class power(Function):
         return rf"{inner}^{{{exponent}}}" if exp is None else rf"\left({inner}^{{{exponent}}}\right)^{{{exp}}}"
 
 
-class atan2(Named):
-    """The angle of the point `(x, y)`, as `atan2(y, x)`; its derivatives at the origin are 0 (PyTorch's convention)."""
-
-    nargs = 2
-    latex_name = r"\operatorname{atan2}"
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        y, x = self.args
-        radius = x**2 + y**2
-        return Where(Alike(radius, S.Zero), S.Zero, (x if argindex == 1 else -y) / radius)
-
-    def _eval_is_real(self) -> bool | None:
-        return True
-
-
-class loggamma(OfOneReal):
-    """`log(Gamma(x))`; of whole numbers SymPy takes it apart, and a gamma of them soon overflows."""
-
-    latex_name = r"\log\Gamma"
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return digamma(self.args[0])
-
-
-class capped(OfOneReal):
-    """An exponent that passes `CAP` only where a factor of 0 leaves the exponential out: 0 is not to meet infinity.
-
-    Its derivative is 1: of what is left out nothing reaches the exponent, and the factor's own is of no less than this.
-    """
-
-    def fdiff(self, argindex: int = 1) -> Expr:
-        return S.One
-
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        return rf"\min\left({printer.doprint(self.args[0])}, {CAP}\right)"
-
-
-CAP = 60
-"""An exponent whose exponential is finite in float32, also in sums of all that memory holds."""
-
-
 def rsqrt(x: Any) -> Expr:
     """`1 / sqrt(x)`."""
     return S(x) ** S("-1/2")
+
+
+def _class_of(row: Primitive) -> type[Function] | None:
+    """The function as SymPy has it, or as it is made from its row; None of what is only in programs."""
+    if row.slope and row.name not in _WRITTEN:
+        return type(row.name, (OfRow,), {"__module__": __name__, "nargs": row.arity})
+    found = _WRITTEN.get(row.name) or getattr(sympy, row.name, None)
+    return found if isinstance(found, type) else None
+
+
+_WRITTEN = {c.__name__: c for c in (logaddexp, power, *KINKS)}
+CLASSES: Mapping[str, Any] = {row.name: c for row in ROWS for c in [_class_of(row)] if c is not None}
+"""The functions of expressions by name."""
+_ALL = {"sqrt": sqrt, "rsqrt": rsqrt, **CLASSES}
+WORDS: Mapping[str, Any] = {row.name: _ALL[row.name] for row in ROWS if row.word == "derive"}
+"""The functions that `from derive import *` gives."""
+
+
+def __getattr__(name: str) -> Any:
+    """The function of that name; of those that are made from rows, this is where others import them from."""
+    if name in _ALL:
+        return _ALL[name]
+    raise AttributeError(f"no function is called {name}", name=name)
+
+
+def having(holds: Callable[[Primitive], object]) -> tuple[Any, ...]:
+    """The functions of whose row something holds."""
+    return tuple(CLASSES[name] for name in sorted(names(holds)) if name in CLASSES)
+
+
+# of elements, axes and given numbers: SymPy makes `2 - erfc(x)` of its own `erfc(-x)`, which loses the tail
+sympy_erfc.eval = classmethod(
+    lambda cls, x, own=sympy_erfc.eval: CLASSES["erfc"](x) if x.has(At, Axis, Scalar, Size) else own(x)
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sympy import Dummy, Eq, Expr, S, StrictGreaterThan, StrictLessThan
@@ -10,34 +11,24 @@ from sympy.core.relational import Relational
 from derive.ir.terms.asked import Above, asked
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
-from derive.ir.terms.named import Named, OfOneReal
+from derive.ir.terms.named import Named
 
 
-class relu(OfOneReal):
+class relu(Named):
     """`max(x, 0)`, whose derivative at 0 is 0 (PyTorch's convention)."""
 
-    latex_name = r"\operatorname{relu}"
+    nargs = 1
 
     def fdiff(self, argindex: int = 1) -> Expr:
         return Where(Above(self.args[0], S.Zero), S.One, S.Zero)
-
-    @staticmethod
-    def slope_at_value(y: Expr) -> Expr:
-        """The derivative in terms of the function's value."""
-        return Where(Above(y, S.Zero), S.One, S.Zero)
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return True if self.args[0].is_extended_real else None
 
 
 def _is_minus_something(x: Expr) -> bool:
     return bool(x.is_Mul and x.could_extract_minus_sign())
 
 
-class sign(OfOneReal):
+class sign(Named):
     """-1, 0 or 1; its derivative is 0 everywhere, as PyTorch has it."""
-
-    latex_name = r"\operatorname{sign}"
 
     @classmethod
     def eval(cls, x: Expr) -> Expr | None:
@@ -49,7 +40,7 @@ class sign(OfOneReal):
         return S.Zero
 
 
-class absolute(OfOneReal):
+class absolute(Named):
     """`|x|`, whose derivative is `sign(x)`: 0 at 0 (PyTorch's convention)."""
 
     @classmethod
@@ -69,16 +60,13 @@ class absolute(OfOneReal):
     def _eval_is_nonnegative(self) -> bool | None:
         return True
 
-    def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"\left|{printer.doprint(self.args[0])}\right|{power}"
-
 
 class Extremum(Named):
     """The larger or the smaller of two values; a tie shares the gradient evenly, as `torch.maximum` does."""
 
     nargs = 2
     relation: type[Relational]
+    joined: Callable[..., bool]
 
     @classmethod
     def eval(cls, a: Expr, b: Expr) -> Expr | None:
@@ -99,34 +87,23 @@ class Extremum(Named):
             return db * Where(first, S.Zero, Where(tie, S.Half, S.One))
         return Where(first, da, Where(tie, (da + db) / 2, db))
 
-    def _eval_is_real(self) -> bool | None:
-        return True if all(a.is_extended_real for a in self.args) else None
+    def _eval_is_positive(self) -> bool | None:
+        return True if self.joined(a.is_positive for a in self.args) else None
 
-    def _eval_is_extended_real(self) -> bool | None:
-        return self._eval_is_real()
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if self.joined(a.is_nonnegative for a in self.args) else None
 
 
 class maximum(Extremum):
     """The larger of two values."""
 
-    relation = StrictGreaterThan
-    latex_name = r"\max"
-
-    def _eval_is_positive(self) -> bool | None:
-        return True if any(a.is_positive for a in self.args) else None
-
-    def _eval_is_nonnegative(self) -> bool | None:
-        return True if any(a.is_nonnegative for a in self.args) else None
+    relation, joined = StrictGreaterThan, any
 
 
 class minimum(Extremum):
     """The smaller of two values."""
 
-    relation = StrictLessThan
-    latex_name = r"\min"
+    relation, joined = StrictLessThan, all
 
-    def _eval_is_positive(self) -> bool | None:
-        return True if all(a.is_positive for a in self.args) else None
 
-    def _eval_is_nonnegative(self) -> bool | None:
-        return True if all(a.is_nonnegative for a in self.args) else None
+KINKS = (relu, sign, absolute, maximum, minimum)

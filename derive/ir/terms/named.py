@@ -5,25 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from sympy import Function
+from sympy.core.logic import fuzzy_and
+
+from derive.primitives import PRIMITIVES, Primitive
 
 
 class Named(Function):
-    """A function that is typeset by its name, an exponent between that and what it is of."""
+    """A function that is real of real numbers, and typeset as its row says."""
 
-    latex_name: str
+    @property
+    def row(self) -> Primitive:
+        return PRIMITIVES[type(self).__name__]
 
     def _latex(self, printer: Any, exp: str | None = None) -> str:
-        power = rf"^{{{exp}}}" if exp else ""
-        return rf"{self.latex_name}{power}\left({', '.join(printer.doprint(a) for a in self.args)}\right)"
-
-
-class OfOneReal(Named):
-    """A function of one number that is real of real numbers."""
-
-    nargs = 1
-
-    def _eval_is_real(self) -> bool | None:
-        return self.args[0].is_extended_real
+        power, inner = rf"^{{{exp}}}" if exp else "", ", ".join(printer.doprint(a) for a in self.args)
+        latex = self.row.latex or rf"\operatorname{{{self.row.name}}}"
+        return latex.format(x=inner, power=power) if "{x}" in latex else rf"{latex}{power}\left({inner}\right)"
 
     def _eval_is_extended_real(self) -> bool | None:
-        return self.args[0].is_extended_real
+        return fuzzy_and(a.is_extended_real for a in self.args)
+
+    _eval_is_real = _eval_is_extended_real
+
+    def _eval_is_nonnegative(self) -> bool | None:
+        return True if self.row.low >= 0 and all(a.is_extended_real for a in self.args) else None

@@ -6,15 +6,17 @@ Summed as `s - s**2` each difference is rounded once, by what it is itself; of t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from sympy import Add, Expr, cos, erf, sin, tanh
+from sympy import Add, Expr
 
 from derive.ir.terms.elements import At
-from derive.ir.terms.functions import sigmoid
+from derive.ir.terms.functions import having
 from derive.ir.terms.products import factors_of
 from derive.ir.terms.reductions import Sigma
+from derive.primitives import row
 
-_WITHIN_ONE = (tanh, sigmoid, erf, sin, cos)
+_WITHIN_ONE: Any = (*having(lambda r: r.is_within_one), At)
 
 
 def is_part(factor: Expr) -> bool:
@@ -25,8 +27,8 @@ def is_part(factor: Expr) -> bool:
     return factor != 1 and all(
         e.is_Integer
         and e > 0
-        and isinstance(b, (*_WITHIN_ONE, At))
-        and (e.is_even or isinstance(b, sigmoid) or b.is_nonnegative)
+        and isinstance(b, _WITHIN_ONE)
+        and (e.is_even or b.is_nonnegative or row(type(b).__name__).low >= 0)
         for b, e in factor.as_powers_dict().items()
     )
 

@@ -8,12 +8,12 @@ A row that nobody reads takes part, with 0 for its cotangent: it has to be finit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sympy import Expr, Mul
 
-from derive.facts.bounded import polynomials
+from derive.facts.interpreter import Facts, facts_of
 from derive.facts.lengths.sizes import dimensions
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis, free_axes
@@ -25,16 +25,16 @@ from derive.ir.terms.products import by_axes
 def made_before_gathers(op: Op) -> Op:
     """The same op, with every such sum under a name of its own."""
     dims = {name: tuple(own) for name, own in dimensions(op.operands, op.equations).items()}
-    taken, finite = op.names, polynomials(op)
-    return replace(op, equations=tuple(part for e in op.equations for part in _apart(e, dims, taken, finite)))
+    taken, values = op.names, facts_of(op)
+    return replace(op, equations=tuple(part for e in op.equations for part in _apart(e, dims, taken, values)))
 
 
 def _apart(
-    e: Equation, dims: dict[str, tuple[Expr, ...]], taken: set[str], finite: Collection[str]
+    e: Equation, dims: dict[str, tuple[Expr, ...]], taken: set[str], values: Facts
 ) -> Iterator[Equation]:
     """The equation, what it sums of each row apart where it gathers that."""
     found = _gathered(e, dims)
-    if found is None or not {f.name for f in (found[0], *found[2])} <= set(finite):  # of rows that nobody reads
+    if found is None or not all(values.of(f).is_finite for f in (found[0], *found[2])):  # of rows that nobody reads
         yield e
         return
     at, slot, inside, outside = found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from sympy import Abs, Add, Expr, Function, Mul, Piecewise, Pow, S, Tuple, cos, sin, tanh
+from sympy import Add, Expr, Function, Mul, Piecewise, Pow, S, Tuple
 
 from derive.facts.lengths.sizes import closed, dimensions, size_of
 from derive.ir.equations import Equation, Op, SizeRule
@@ -18,13 +18,13 @@ from derive.ir.nodes.naming import new_name_of
 from derive.ir.terms.axes import Axis, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
-from derive.ir.terms.functions import sigmoid
+from derive.ir.terms.functions import having
 from derive.ir.terms.indices import Merge
-from derive.ir.terms.kinks import relu
 from derive.ir.terms.windows import affine, is_gather, is_window
+from derive.primitives import FINITE
 
-_FINITE = (Abs, cos, relu, sigmoid, sin, tanh)
-"""Functions that are finite, as is their derivative, wherever their argument is."""
+_FINITE = having(lambda r: r.finite == FINITE and r.name != "absolute")
+"""Functions that are finite, as is their derivative, wherever their argument is; no magnitudes, which cost little."""
 
 
 def made_before_windows(op: Op) -> Op:

@@ -14,7 +14,7 @@ from derive.ir.terms.axes import Axis, Rest, free_axes
 from derive.ir.terms.choices import Where, conjuncts
 from derive.ir.terms.elements import At, at_index
 from derive.ir.terms.indices import Prefix
-from derive.ir.terms.names import new_name
+from derive.ir.terms.names import free_name
 from derive.rules.index.guards import guards_of_places
 
 
@@ -42,7 +42,8 @@ class InnerAxes:
         between, name = ends.between, f"{ends.axis.base}_inner"
         if between not in self.made:
             known = (r.axis for r in self.op.sizes if r.formula in (between, Rest(between)) and r.axis.base == name)
-            self.made[between] = next(known, None) or Axis(new_name(name, self.taken))
+            self.made[between] = next(known, None) or Axis(free_name(name, self.taken))
+            self.taken.add(self.made[between].base)
         return self.made[between]
 
     def moved(self, expr: Expr, places: Mapping[Basic, Expr], held: Collection[Basic]) -> Expr:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from sympy import Add, And, Basic, Expr, Mul, Not, S, expand
 
-from derive.facts.bounded import says_only_inside, without_poles
+from derive.facts.interpreter import facts_of
 from derive.facts.lengths.ends import Ends, about_one_end, ends_of
-from derive.facts.lengths.kept_inside import gaps
+from derive.facts.lengths.kept_inside import gaps, says_only_inside
 from derive.facts.lengths.sizes import dimensions, size_of
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis, Rest, free_axes
@@ -49,7 +49,7 @@ class _Choices:
     def __post_init__(self) -> None:
         self.inner = InnerAxes(self.op, Rest)
         self.dims = dimensions(self.op.operands, self.op.equations)
-        self.finite = without_poles(self.op.operands, self.op.equations)
+        self.values = facts_of(self.op)
         self.taken = self.op.names
 
     def rewritten(self) -> Op:
@@ -109,7 +109,7 @@ class _Choices:
         """Whether one of the conditions under which neighbours are read says more than that zeros are around these."""
         inside = {at: self.windows(at) for at in value.atoms(At)}
         asked = [c for c in conditions if any(set(gaps([c])) & set(own) for own in inside.values())]
-        return any(not says_only_inside(c, value, inside, self.finite) for c in asked)
+        return any(not says_only_inside(c, value, inside, self.values) for c in asked)
 
     def windows(self, at: At) -> list[Expr]:
         """What is at least 0 where a read through guarded windows is inside."""
@@ -126,8 +126,7 @@ class _Choices:
         return replace(e, body=deltas * value, kind="sum", over=(*made.values(), *e.over), scale=e.weight)
 
     def named(self, name: str) -> Tensor:
-        target = Tensor(new_name(name, self.taken))
-        return target
+        return Tensor(new_name(name, self.taken))
 
 
 def _has_merged(value: Expr, axes: Set[Axis]) -> bool:

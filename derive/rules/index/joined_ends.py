@@ -21,7 +21,7 @@ from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Concat, Where, conjuncts
 from derive.ir.terms.elements import At, Tensor, reads_of
 from derive.ir.terms.indices import Merge, Part
-from derive.ir.terms.names import new_name
+from derive.ir.terms.names import free_name, new_name
 from derive.rules.index.guards import without_guards
 from derive.rules.index.inner_axes import InnerAxes
 
@@ -123,7 +123,8 @@ class _Joins:
         name = f"{axis.base}_{'first' if segment == _FRONT else 'last'}"
         every = (*self.sizes, *(r.axis for r in self.op.sizes))
         known = next((a for a in every if a.base.startswith(name) and a.fixed == count), None)
-        own = known or Axis(new_name(name, self.axes), fixed=count)
+        own = known or Axis(free_name(name, self.axes), fixed=count)
+        self.axes.add(own.base)
         self.sizes.setdefault(own, SizeRule(own, formula=Integer(count)))
         return own
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from sympy import S
 
-from derive.ir.equations import Equation, Op, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Op
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.names import new_name
 

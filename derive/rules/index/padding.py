@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from sympy import And, Basic, Expr, Integer, Max, Mul, S, expand, oo
 
-from derive.facts.bounded import says_only_inside, without_poles
-from derive.facts.lengths.kept_inside import end_of, gaps, never_negative
+from derive.facts.interpreter import Facts, facts_of
+from derive.facts.lengths.kept_inside import end_of, gaps, never_negative, says_only_inside
 from derive.facts.lengths.sizes import closed, dimensions
+from derive.facts.values import chosen
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Concat, Where, conjuncts
@@ -67,7 +68,7 @@ class _Padding:
         """The op, with each padded tensor before its first reader."""
         made: dict[tuple[Tensor, Expr], _Padded] = {}
         equations: list[Equation] = []
-        finite = set(without_poles(self.op.operands, self.op.equations))
+        values = facts_of(self.op)
         for e in self.op.equations:
             fill = self.fill(e)
             for tensor in dict.fromkeys(at.tensor for at in e.reads if self.windows(at)):
@@ -75,8 +76,9 @@ class _Padding:
                     continue
                 made[tensor, fill] = own
                 equations += self.padding(tensor, own)
-                finite |= {own.target.name} if tensor.name in finite and fill == 0 else set()
-            equations.append(self.reading(e, fill, {t: own for (t, f), own in made.items() if f == fill}, finite))
+                around = chosen(values.named(tensor.name), values.of(fill))
+                values = values.with_more({own.target.name: around})
+            equations.append(self.reading(e, fill, {t: own for (t, f), own in made.items() if f == fill}, values))
         return without_guards(self.op, equations, self.sizes, self.needs.values()) if made else self.op
 
     def fill(self, e: Equation) -> Expr:
@@ -176,7 +178,7 @@ class _Padding:
         self.sizes += [SizeRule(a, formula=S.One) for a in found]
         return found
 
-    def reading(self, e: Equation, fill: Expr, made: Mapping[Tensor, _Padded], finite: Collection[str]) -> Equation:
+    def reading(self, e: Equation, fill: Expr, made: Mapping[Tensor, _Padded], values: Facts) -> Equation:
         """An equation that reads padded tensors, without the conditions that say no more than that.
 
         What it reads of one through no window it reads of it as well: one of the two is all that it needs.
@@ -197,19 +199,19 @@ class _Padding:
         body = e.body.xreplace(put)
         if fill != 0:
             return replace(e, body=_among_all(body, inside))
-        choices = (lambda w: isinstance(w, Where), lambda w: _unconditional(w, inside, finite))
+        choices = (lambda w: isinstance(w, Where), lambda w: _unconditional(w, inside, values))
         return replace(e, body=body.replace(*choices))
 
 
-def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], finite: Collection[str]) -> Expr:
+def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], values: Facts) -> Expr:
     """A choice without the conditions where each of which fails a zero is read that makes it 0."""
     condition, value, other = choice.args
     if other != 0:
         return choice
-    kept = [c for c in conjuncts(condition) if not says_only_inside(c, value, inside, finite)]
+    kept = [c for c in conjuncts(condition) if not says_only_inside(c, value, inside, values)]
     if not kept:
         return value
-    zeros = [f for f in Mul.make_args(value) if all(says_only_inside(c, f, inside, finite) for c in kept)]
+    zeros = [f for f in Mul.make_args(value) if all(says_only_inside(c, f, inside, values) for c in kept)]
     rest = Mul(*(f for f in Mul.make_args(value) if f not in zeros))
     if zeros and rest.atoms(At):
         return Where(And(*kept), rest, S.Zero) * Mul(*zeros)  # which alone may be infinite, or no number

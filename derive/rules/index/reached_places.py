@@ -10,14 +10,14 @@ Several such questions joined with `&`, each about summed axes of its own, are a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sympy import And, Basic, Eq, Expr, Integer, Max, Mul, S
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
-from derive.facts.bounded import is_polynomial, polynomials
+from derive.facts.interpreter import Facts, facts_of
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
@@ -66,18 +66,18 @@ class _Reached:
 
 def sizes(op: Op) -> tuple[SizeRule, ...]:
     """The lengths of the axes that `reached` makes."""
-    finite = polynomials(op)
-    found = ((e, r) for e in op.equations if (r := _found(e, finite)) is not None)
+    values = facts_of(op)
+    found = ((e, r) for e in op.equations if (r := _found(e, values)) is not None)
     return tuple(SizeRule(_whole(e, p), formula=p.length, around=p.axis) for e, r in found for p in r.places)
 
 
 def requirements(op: Op) -> tuple[Requirement, ...]:
     """That the axes of such places have some: a window over none has no slices."""
     needs: dict[Axis, Requirement] = {}
-    finite = polynomials(op)
+    values = facts_of(op)
     lengths = {r.axis: r.formula.axis for r in op.sizes if isinstance(r.formula, Size)}
     for e in op.equations:
-        if (r := _found(e, finite)) is not None:
+        if (r := _found(e, values)) is not None:
             windows = [p.place for p in r.places if not isinstance(p.place, Axis)]
             for axis in (lengths.get(axis, axis) for place in windows for axis, _ in affine(place).steps):
                 needs.setdefault(axis, Requirement(e.name, f"axis {axis.base}", Size(axis), ">=", S.One))
@@ -86,16 +86,16 @@ def requirements(op: Op) -> tuple[Requirement, ...]:
 
 def reached(op: Op) -> tuple[Equation, ...]:
     """The equations, each such sum behind an equation that adds to axes of its own."""
-    taken, finite = op.names, polynomials(op)
-    return tuple(e for equation in op.equations for e in _apart(equation, taken, finite))
+    taken, values = op.names, facts_of(op)
+    return tuple(e for equation in op.equations for e in _apart(equation, taken, values))
 
 
 def _whole(e: Equation, p: _Place) -> Axis:
     return Axis(f"{p.axis.base}_of_{e.name}")
 
 
-def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Equation]:
-    r = _found(e, finite)
+def _apart(e: Equation, taken: set[str], values: Facts) -> Iterator[Equation]:
+    r = _found(e, values)
     if r is None:
         yield e
         return
@@ -109,17 +109,17 @@ def _apart(e: Equation, taken: set[str], finite: Collection[str]) -> Iterator[Eq
     yield replace(e, body=Where(r.condition, r.scale * there, S.Zero), kind=None, over=(), scale=S.One)
 
 
-def _found(e: Equation, finite: Collection[str]) -> _Reached | None:
+def _found(e: Equation, values: Facts) -> _Reached | None:
     """How a sum asks of axes alone whether they meet axes that it keeps; None for any other."""
     if e.kind not in ("sum", "mean") or not e.is_plain:
         return None
     factors = Mul.make_args(e.body)
     choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
-    values = [v for f in factors for v in (Mul.make_args(f.args[1]) if f in choices else [f])]
-    added, scale = by_axes(values, e.over)
+    parts = [v for f in factors for v in (Mul.make_args(f.args[1]) if f in choices else [f])]
+    added, scale = by_axes(parts, e.over)
     asked, kept = by_axes((c for f in choices for c in conjuncts(f.condition)), e.over)
     met = _met(e, asked, added)
-    if not met or not is_polynomial(Mul(*scale), finite):
+    if not met or not values.of(Mul(*scale)).is_finite:
         return None
     rest = And(*(c for c in asked if c not in met))
     places = sorted(met.values(), key=lambda p: e.axes.index(p.axis))

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from sympy import And, Basic, Expr, Mul, Not, S, oo
 
-from derive.ir.equations import Equation, Op, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes
 from derive.ir.terms.choices import Placed, Where, conjuncts
 from derive.ir.terms.elements import At, Delta, Tensor

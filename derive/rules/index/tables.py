@@ -13,7 +13,8 @@ from itertools import product
 
 from sympy import Add, Expr, Mul, S
 
-from derive.ir.equations import Equation, Op, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Tensor

@@ -11,10 +11,11 @@ from functools import partial
 
 from sympy import Expr, Mul, exp
 
-from derive.ir.equations import Equation, Op, inline, signs
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.axes import free_axes
-from derive.ir.terms.elements import At, Tensor
-from derive.ir.terms.names import new_name
+from derive.ir.terms.elements import At
+from derive.ir.terms.names import free_name
+from derive.rules.splitting import own_equation
 from derive.rules.stability.own_sums import divisors, summed_along
 
 
@@ -58,7 +59,6 @@ class _Known:
 
     def named(self, e: Equation, value: Expr) -> At:
         """The shares under a name; what has one already is found to be the same later (`twins.py`)."""
-        target = Tensor(new_name("shares", self.taken, "_"), **signs(value))
         axes = tuple(a for a in (*e.axes, *e.over) if a in free_axes(value))
-        self.equations.append(Equation(target, axes, value, given=False))
+        self.equations.append(own_equation(free_name("shares", self.taken, "_"), axes, value, self.taken))
         return self.equations[-1].left

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from sympy import Expr, Mul
 
+from derive.facts.interpreter import signs
 from derive.facts.lengths.nominal import Nominal, nominal
-from derive.ir.equations import Equation, Op, signs
+from derive.ir.equations import Equation, Op
 from derive.ir.terms.axes import free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Delta, Tensor

@@ -12,7 +12,6 @@ from sympy import Add, Expr, Integer, Mul, exp
 
 from derive.ir.equations import Equation, Op
 from derive.ir.terms.functions import sigmoid, softplus
-from derive.rules.stability.two_exponentials import beside_one
 
 
 def with_counterbalanced(op: Op) -> Op:
@@ -47,5 +46,6 @@ def _held_down(f: Expr) -> tuple[Expr, Integer] | None:
         return None
     if isinstance(base, sigmoid) and power > 0:
         return -base.args[0], power
-    of = beside_one(base)
-    return (of, -power) if of is not None and power < 0 else None
+    of = [t for t in Add.make_args(base) if t != 1]
+    beside_one = len(of) == 1 != len(Add.make_args(base)) and isinstance(of[0], exp)
+    return (of[0].args[0], -power) if beside_one and power < 0 else None

@@ -15,7 +15,8 @@ from itertools import permutations
 from sympy import Add, Basic, Expr, Mul, Pow, S
 
 from derive.decisions import AXES_IN_ALL_ORDERS
-from derive.ir.equations import Equation, Op, inline, signs
+from derive.facts.interpreter import signs
+from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.elements import At, Tensor, at_index, reads_of, tensor_names
 from derive.ir.terms.indices import Merge, Prefix

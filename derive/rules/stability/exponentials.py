@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from sympy import Eq, Expr, Mul, S, exp
 
-from derive.facts.bounded import ends_of
+from derive.facts.interpreter import facts_of
 from derive.ir.equations import Equation, Op, inline
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
-from derive.ir.terms.functions import CAP
 from derive.ir.terms.kinks import maximum, minimum
+from derive.primitives import CAP
 
 
 def exponentials(op: Op) -> dict[str, Equation]:
@@ -55,9 +55,8 @@ def may_be_large(exponent: Expr, op: Op) -> bool:
     equations = {e.name: e for e in op.equations}
     if any(_is_largest(at.name, equations) for at in exponent.atoms(At)):
         return False
-    left_out = exponent.xreplace({-S.Infinity: S.Zero})  # of which the exponential is 0
-    low, high = ends_of(left_out, equations)
-    return bool(exponent.atoms(At)) and (low < -CAP or high > CAP)
+    left_out = facts_of(op).of(exponent.xreplace({-S.Infinity: S.Zero}))  # of which the exponential is 0
+    return bool(exponent.atoms(At)) and (left_out.low < -CAP or left_out.high > CAP)
 
 
 def _is_largest(name: str, equations: Mapping[str, Equation]) -> bool:

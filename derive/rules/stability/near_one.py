@@ -7,15 +7,15 @@ An exponential that something else reads as well stays: there would be two funct
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from sympy import Add, Expr, Mul, S, exp, log, preorder_traversal
+from sympy import Add, Mul, S, exp, preorder_traversal
 
-from derive.ir.equations import Equation, Op, inline
+from derive.ir.equations import Equation, Op
 from derive.ir.terms.elements import At
-from derive.ir.terms.functions import expm1, log1p
+from derive.rules.expressions import as_it_is, rewritten
 from derive.rules.stability.largest_off import without_unread
+from derive.rules.tables.stability import NEAR_ONE
 
 
 def with_digits_near_one(op: Op) -> Op:
@@ -23,16 +23,15 @@ def with_digits_near_one(op: Op) -> Op:
     if op.stepwise:
         return op
     read = [at.name for e in op.equations for at in preorder_traversal(e.body) if isinstance(at, At)]
-    named: dict[str, Equation] = {}
+    names: dict[str, Equation] = {}
     out: list[Equation] = []
     for e in op.equations:
-        body = e.body.replace(lambda f: isinstance(f, Add), lambda f: _less_one(f, named))
-        body = body.replace(lambda f: isinstance(f, log), lambda f: _beside_one(f, named))
+        body, _ = rewritten(e.body, NEAR_ONE, names, as_it_is, new=True)
         out.append(e if body == e.body else replace(e, body=body))
         once = read.count(e.name) == 1 and e.name not in op.outputs
         plain = e.kind is None and e.is_plain and not e.first
         if plain and ((once and isinstance(e.body, exp)) or _is_near_one(e, once)):
-            named[e.name] = e
+            names[e.name] = out[-1]
     changed = replace(op, equations=tuple(out))
     return op if changed == op else without_unread(changed, op)
 
@@ -41,26 +40,3 @@ def _is_near_one(e: Equation, once: bool) -> bool:
     """Whether it is 1 and a product of elements, an exponential, or what nothing else reads."""
     rest = Mul.make_args((e.body - 1).as_coeff_Mul()[1])
     return S.One in Add.make_args(e.body) and (once or all(isinstance(f, At | exp) for f in rest))
-
-
-def _less_one(total: Expr, named: Mapping[str, Equation]) -> Expr:
-    """A sum with `n*exp(u) - n` in it as `n*expm1(u)`, and one with `n*expm1(u) + n` as `n*exp(u)`."""
-    number = total.as_coeff_Add()[0]
-    for term in total.args if number != 0 else ():
-        times, of = inline(term, named).as_coeff_Mul()
-        if isinstance(of, Add):  # a name for `1 - exp(u)`
-            inner = _less_one(of, named)
-            times, of = (times, inner) if isinstance(inner, Add) else tuple((times * inner).as_coeff_Mul())
-        if isinstance(of, exp) and times == -number:
-            return total - number - term + times * expm1(of.args[0])
-        if isinstance(of, expm1) and times == number:
-            return total - number - term + times * exp(of.args[0])
-    return total
-
-
-def _beside_one(f: Expr, named: Mapping[str, Equation]) -> Expr:
-    """The logarithm of 1 and something else; that of `1 - exp(u)` is exact for small `u` by `expm1` alone."""
-    total = inline(f.args[0], named)
-    if not isinstance(total, Add) or S.One not in total.args or _less_one(total, named) != total:
-        return f
-    return log1p(total - 1)

@@ -10,14 +10,11 @@ from itertools import groupby
 from derive.collapse import (
     carried,
     chain,
-    complements,
-    denominators,
     drawn_out,
     inversions,
     known_gathers,
     known_products,
     known_sums,
-    magnitudes,
     openings,
     raised,
     reassociate,
@@ -26,7 +23,6 @@ from derive.collapse import (
     sums_of_multiples,
     supports,
     symmetries,
-    wholes,
 )
 from derive.collapse.autograd.saved import (
     elements_formula,
@@ -54,6 +50,7 @@ from derive.ir.lowering.reading import factored
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.words import text
 from derive.pipeline import Derivation, stepwise_program
+from derive.rules.tables.algebra import GRADIENTS
 from derive.schedule.definitions import Definition
 from derive.show.book.changes import step_rows
 from derive.show.book.drawing import Drawing, drawing
@@ -70,15 +67,11 @@ _LAWS = {
     "power": raised,
     "gather": known_gathers,
     "known": known_sums,
-    "whole": wholes,
     "side": sides_taken,
     "support": supports,
     "symmetry": symmetries,
     "reassociate": reassociate,
     "carried": carried,
-    "complement": complements,
-    "denominator": denominators,
-    "magnitude": magnitudes,
     "multiple": sums_of_multiples,
     "product": known_products,
     "open": openings,
@@ -262,7 +255,10 @@ def _step(step: Step, known: Mapping[str, Because], names: Adjoints) -> ShownSte
 
 
 def law_says(law: str) -> str:
-    """The first paragraph of a law, as its module states it; empty for one that is not known here."""
+    """The rows of a law, or the first paragraph of its module; empty for one that is not known here."""
+    rows = dict.fromkeys(row.law.replace("=>", "=") for table in GRADIENTS for row in table if row.name == law)
+    if rows:
+        return "; ".join(rows)
     doc = (_LAWS[law].__doc__ or "") if law in _LAWS else ""
     paragraph = " ".join(doc.partition("\n\n")[0].split()).removeprefix("Law: ")
     return paragraph[:1].upper() + paragraph[1:]

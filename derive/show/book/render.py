@@ -11,6 +11,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from derive.emit.templating import TEMPLATES, environment
+from derive.primitives import in_javascript
 from derive.show.book.drawing import LEGEND
 from derive.show.book.page import OpPage, name_math
 
@@ -44,7 +45,8 @@ def page_html(template: str, place: Place, values: Mapping[str, Any]) -> str:
 
 def asset(name: str) -> str:
     """The text of a style sheet or a script."""
-    return (TEMPLATES / "book" / name).read_text(encoding="utf-8")
+    text = (TEMPLATES / "book" / name).read_text(encoding="utf-8")
+    return text.replace("/* functions of one number */", in_javascript())
 
 
 def _rendered(template: str, place: Place, **values: Any) -> str:

@@ -6,6 +6,7 @@ from sympy import Expr
 from torch import Tensor
 
 from derive.collapse.drawn_out import drawn_out
+from derive.facts.interpreter import GIVEN, Facts
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Scalar
 from derive.ir.terms.elements import Tensor as Symbolic
@@ -83,11 +84,11 @@ k, above = Scalar("k"), At(Symbolic("x"), n, d) > 0
     ],
 )
 def test_a_factor_of_every_branch(value: Expr, after: Expr | None) -> None:
-    found, why = drawn_out(value, {"a", "b", "w", "s"})
+    found, why = drawn_out(value, Facts(dict.fromkeys(("a", "b", "w", "s"), GIVEN)))
     assert found == (value if after is None else after) and bool(why) == (after is not None)
 
 
 def test_what_may_be_infinite_stays_where_it_is_chosen() -> None:
     """Of `where(count > 0, x/count, 0)`, 0 times the reciprocal is no 0."""
     value = Where(above, w * a, 0)
-    assert drawn_out(value, {"a"}) == (value, ())
+    assert drawn_out(value, Facts({"a": GIVEN})) == (value, ())

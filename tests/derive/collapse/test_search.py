@@ -12,12 +12,12 @@ from derive.collapse.domain import divisors, outside_domain
 from derive.collapse.local_search import in_a_circle
 from derive.collapse.relations import by_names
 from derive.collapse.supports import supports
-from derive.collapse.wholes import wholes
 from derive.ir import algebra
 from derive.ir.terms.axes import Size, free_axes
 from derive.ir.terms.elements import At, Tensor
 from derive.notation import amax, axes, exp, op, rsqrt, sum, tanh, tensor
 from derive.pipeline import derivation_of, derive_op
+from derive.rules.expressions import names_of
 from derive.schedule.definitions import Definition, circular
 from tests.derive import specs
 from tests.derive.comparison import assert_closed_equals_stepwise, points
@@ -61,7 +61,7 @@ def test_every_choice_gives_the_same_gradients(spec: Spec) -> None:
         inversions=valid,
         relations=by_names(made.closed.relations),
         supports=supports(steps.op),
-        wholes=wholes(steps.op),
+        names=names_of(steps.op),
         always=forced(steps),
         gradients=frozenset(o.name for o in spec.op.differentiable),
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 from derive import axes, log, op, tensor
 from derive.ir.equations import Op
 from derive.ir.program import Assign, Call, Node, Program, Read
-from derive.schedule.common_quotients import common_quotients
+from derive.schedule.products import common_quotients
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived
 

@@ -18,9 +18,9 @@ from derive.backends.cpu.statements.normal import FOLDS, Loop
 from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.walking import axes_along, walk
 from derive.ir.program import AxisValue, Call, Node, Num, Read, SizeOf
+from derive.primitives import row
 
 _IDENTITY = dict(zip(FOLDS, (0.0, -math.inf, math.inf), strict=True))
-_AT_MINUS_INFINITY = {"exp": 0.0, "sigmoid": 0.0, "softplus": 0.0, "relu": 0.0}
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class _Elsewhere:
             return None if args[0] is None else -args[0]
         if fn in ("add", "sub"):
             return _sum(args[0], args[1] if fn == "add" or args[1] is None else -args[1])
-        return _AT_MINUS_INFINITY.get(fn) if args == [-math.inf] else None
+        return row(fn).at_minus_infinity if args == [-math.inf] else None
 
 
 def _sum(a: float | None, b: float | None) -> float | None:

@@ -6,6 +6,7 @@ times 0 no number. Other points that coincide keep what they are: there, a dista
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -15,8 +16,9 @@ from derive.ir.nodes.own_pairs import of_one_set, without_own_pairs
 from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.walking import node_axes, walk
 from derive.ir.program import Call, Node, Num, Read
+from derive.primitives import names
 
-_INFINITE_AT_0 = frozenset({"rsqrt", "div", "log"})
+_INFINITE_AT_0 = names(lambda r: r.at_0 in (math.inf, -math.inf)) | {"div"}
 
 
 def without_infinite_own_pairs(form: Normal) -> None:

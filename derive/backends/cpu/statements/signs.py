@@ -12,10 +12,7 @@ from typing import NamedTuple
 from derive.backends.cpu.statements.normal import Normal
 from derive.ir.nodes.walking import reads
 from derive.ir.program import AxisValue, Call, Index, Node, Num, Read, SizeOf
-
-_NOT_NEGATIVE = frozenset(
-    "exp sigmoid sigmoid_of_size softplus one_plus_erf relu absolute sqrt cosh".split()  # noqa: SIM905, rsqrt(-0) is
-)
+from derive.primitives import row
 
 
 class Sign(NamedTuple):
@@ -96,7 +93,7 @@ def _of_call(node: Call, signs: list[Sign]) -> Sign:
         return Sign(any(s.negative for s in signs), all(s.positive for s in signs))
     if node.fn == "minimum":
         return Sign(all(s.negative for s in signs), any(s.positive for s in signs))
-    return Sign(negative=node.fn in _NOT_NEGATIVE)
+    return Sign(negative=row(node.fn).low >= 0)
 
 
 def _product(node: Call, signs: list[Sign]) -> Sign:

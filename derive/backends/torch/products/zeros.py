@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from fractions import Fraction
 
+from derive.facts.interpreter import GIVEN, POSITIVE, Facts, facts_in
 from derive.ir.nodes.walking import reads
-from derive.ir.program import WIDTHS, Assign, Call, Node, Num, Program, Read, Reduce, Scal, Scatter
+from derive.ir.program import WIDTHS, Call, Node, Num, Program, Read, Reduce, Scatter
+from derive.primitives import names
 
-_SMOOTH = frozenset({"add", "sub", "neg", "mul", "exp", "tanh", "sigmoid", "softplus", "sin", "cos", "erf"}) | WIDTHS
+_SMOOTH = frozenset({"add", "sub", "neg", "mul"}) | names(lambda r: r.is_smooth) | WIDTHS
 _POWERS = [Num(Fraction(n)) for n in (1, 2, 3, 4)]
 _OF_POSITIVE = frozenset({"sqrt", "rsqrt", "log"})
 
@@ -30,22 +32,22 @@ def read_through(program: Program, parts: Callable[[Node], Iterable[Node]], but:
 
 def read_smoothly(program: Program, but: Collection[str]) -> set[str]:
     """The tensors that nothing but smooth functions read, on all ways to what is returned; none of `but`."""
-    known = program.assigned
+    known = facts_in(program, GIVEN, POSITIVE)
     return read_through(program, lambda node: _parts(node, known), but)
 
 
 def read_roughly(program: Program) -> set[str]:
     """What a program is given, and reads in another way than that."""
-    smooth = read_smoothly(program, ())
+    smooth, known = read_smoothly(program, ()), facts_in(program, GIVEN, POSITIVE)
     rough: set[str] = set()
     for s in program.statements:
-        parts = [n.name for n in _parts(s.value, program.assigned) if isinstance(n, Read)] if s.name in smooth else []
+        parts = [n.name for n in _parts(s.value, known) if isinstance(n, Read)] if s.name in smooth else []
         everywhere = list(reads(s.value))
         rough |= {n for n in everywhere if parts.count(n) < everywhere.count(n)}
     return rough
 
 
-def _parts(node: Node, known: Mapping[str, Assign]) -> Iterator[Node]:
+def _parts(node: Node, known: Facts) -> Iterator[Node]:
     """What a node is a smooth function of; itself, where it is none that is known."""
     if isinstance(node, Reduce) and node.kind in ("sum", "mean"):
         yield from _parts(node.body, known)
@@ -58,34 +60,12 @@ def _parts(node: Node, known: Mapping[str, Assign]) -> Iterator[Node]:
         yield node
 
 
-def _smooth_in(node: Call, known: Mapping[str, Assign]) -> tuple[Node, ...]:
+def _smooth_in(node: Call, known: Facts) -> tuple[Node, ...]:
     """The arguments that a function is smooth in."""
     if node.fn == "div":
-        return node.args if _is_away_from_0(node.args[1], known) else node.args[:1]
+        return node.args if known.of(node.args[1]).is_away_from_0 else node.args[:1]
     if node.fn == "pow":
         return node.args if node.args[1] in _POWERS else ()
     if node.fn in _OF_POSITIVE:
-        return node.args if _is_away_from_0(node.args[0], known) else ()
+        return node.args if known.of(node.args[0]).is_away_from_0 else ()
     return node.args if node.fn in _SMOOTH else ()
-
-
-def _is_away_from_0(node: Node, known: Mapping[str, Assign]) -> bool:
-    """Whether a number is added to what is not negative, as in `sqrt(sum(x[n, d]**2, over=d) + eps)`."""
-    if isinstance(node, Read) and node.name in known:
-        return _is_away_from_0(known[node.name].value, known)
-    if isinstance(node, Num):
-        return node.value > 0
-    if not isinstance(node, Call) or node.fn != "add":
-        return isinstance(node, Call) and node.fn in ("sqrt", "rsqrt", "exp") and _is_away_from_0(node.args[0], known)
-    return any(
-        (isinstance(a, Scal) or (isinstance(a, Num) and a.value > 0)) and _is_not_negative(b, known)
-        for a, b in (node.args, node.args[::-1])
-    )
-
-
-def _is_not_negative(node: Node, known: Mapping[str, Assign]) -> bool:
-    if isinstance(node, Read):
-        return node.name in known and _is_not_negative(known[node.name].value, known)
-    if isinstance(node, Reduce):
-        return _is_not_negative(node.body, known)
-    return isinstance(node, Call) and (node.fn == "absolute" or (node.fn == "pow" and node.args[1] == Num(Fraction(2))))

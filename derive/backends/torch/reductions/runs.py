@@ -16,7 +16,7 @@ from derive.ir.nodes.arithmetic import ONE, ZERO, quotient
 from derive.ir.nodes.other_axes import with_axes
 from derive.ir.nodes.products import by_axes
 from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, walk
-from derive.ir.program import Assign, AxisValue, Call, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
+from derive.ir.program import MIRRORED, Assign, AxisValue, Call, Join, Node, Num, Read, Reduce, Run, Scan, SizeOf
 from derive.ir.terms.axes import Axis
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 BEYOND = {"amax": Num(float("-inf")), "amin": Num(float("inf"))}
 """What no maximum or minimum is of."""
-_TURNED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt"}
 
 Ends = tuple[str, str, str, Node]
 """What a maximum is over, the axis it runs up to, their relation, and what it is of."""
@@ -69,7 +68,7 @@ def in_runs(node: Reduce, maxima: Mapping[str, Assign], same_length: Callable[[s
             every = SizeOf(t) if each == ONE else Reduce("sum", (u,), each)
             inner = Call("where", (Call("eq", (top, _nothing(top, maxima))), every, inner))
         return quotient([*outside, inner], outer)
-    run = Run(to, over, _TURNED[relation], quotient(inside, divisors), same=with_axes(top, {t: u}))
+    run = Run(to, over, MIRRORED[relation], quotient(inside, divisors), same=with_axes(top, {t: u}))
     return Call("where", (is_top, quotient([*outside, run], outer), ZERO))
 
 
@@ -119,12 +118,12 @@ def unmasked(node: Node) -> tuple[list[Node], list[Node], list[Node]]:
 
 def ends(mask: Node) -> list[tuple[str, str, str]]:
     """The summed axis, the axis it runs up to, and the relation of the first to the second; either way round."""
-    if not isinstance(mask, Call) or mask.fn not in _TURNED:
+    if not isinstance(mask, Call) or mask.fn not in MIRRORED:
         return []
     a, b = mask.args
     if not isinstance(a, AxisValue) or not isinstance(b, AxisValue):
         return []
-    return [(a.axis, b.axis, mask.fn), (b.axis, a.axis, _TURNED[mask.fn])]
+    return [(a.axis, b.axis, mask.fn), (b.axis, a.axis, MIRRORED[mask.fn])]
 
 
 def run_sum(printer: Printer, node: Run, order: Dims) -> Value:

@@ -1,0 +1,15 @@
+"""Laws of choices by a condition."""
+
+from __future__ import annotations
+
+from derive.rules.engine import Row
+
+_REAL = "(constant(u) or constant(v)) and real(u - v)"
+
+RELU = (
+    Row("relu", "where(u > v, u - v, 0) => relu(u - v)", when=_REAL),
+    Row("relu", "where(u < v, v - u, 0) => relu(v - u)", when=_REAL),
+    Row("relu", "where(u <= v, 0, u - v) => relu(u - v)", when=_REAL),
+    Row("relu", "where(u >= v, 0, v - u) => relu(v - u)", when=_REAL),
+)
+"""What of a value is above 0. Its slope is known by its value. Not `where(u >= 0, u, 0)`, whose slope at 0 is 1."""
