@@ -38,7 +38,7 @@ def test_the_gradient_of_the_gain_starts_from_the_sum_that_is_there() -> None:
 
 def test_a_step_says_why() -> None:
     (step,) = (s for s in derivation_of(scaled_rows.op).closed.steps if s.law == "multiple")
-    assert step.reason == "y[n, d] = g[()]*x[n, d]/r[n]"
+    assert step.reason == "y[n, d] = g[]*x[n, d]/r[n]"
 
 
 def test_it_is_right_with_a_gain_of_0_too() -> None:

@@ -157,9 +157,9 @@ def test_value_is_kept(name: str, expr: Expr, text: str | None) -> None:
 
 
 def test_conditions() -> None:
-    assert str(node(Where(And(n <= m, X > 0), X, Y))).count("and(") == 1
-    assert str(node(Where(Or(n < m, X > 0), X, Y))).count("or(") == 1
-    assert str(node(Where(n <= m, X, -S.Infinity))) == "where(n <= m, x[n, d], -inf)"
+    assert str(node(Where(And(n <= m, X > 0), X, Y))) == "where((n <= m) & (x[n, d] > 0), x[n, d], y[n, d])"
+    assert str(node(Where(Or(n < m, X > 0), X, Y))) == "where((x[n, d] > 0) | (n < m), x[n, d], y[n, d])"
+    assert str(node(Where(n <= m, X, -S.Infinity))) == "where(n <= m, x[n, d], -oo)"
 
 
 INDICES = [

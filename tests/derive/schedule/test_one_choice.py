@@ -54,7 +54,7 @@ ROWS = [
     (chosen(chosen(A, ZERO, Call("lt", (X, U))), ZERO, Call("ge", (U, X))), "where(x[n] < u[n], a[n], 0)"),
     (chosen(chosen(A, ZERO, Call("gt", (X, U))), ZERO, Call("ge", (U, X))),
      "where(u[n] >= x[n], where(x[n] > u[n], a[n], 0), 0)"),
-    (chosen(chosen(A, ZERO, Call("eq", PLACES.args)), ZERO, PLACES), "where(n == 3, a[n], 0)"),
+    (chosen(chosen(A, ZERO, Call("eq", PLACES.args)), ZERO, PLACES), "where(eq(n, 3), a[n], 0)"),
     (chosen(A, chosen(B, U)), "where(x[n] > 0, a[n], u[n])"),
     (Call("add", (chosen(A, ZERO, PLACES), chosen(ZERO, B, PLACES))),
      "where(n <= 3, a[n], 0) + where(n <= 3, 0, b[n])"),
