@@ -15,7 +15,7 @@ from derive.collapse.domain import divided_by, divisors, outside_domain
 from derive.collapse.local_search import Candidate
 from derive.collapse.saving import POLICIES, Kept, Policy, recompute, with_kept
 from derive.decisions import AGAIN_AT_ONCE
-from derive.ir.terms.elements import At, Tensor
+from derive.ir.terms.elements import At, Tensor, tensor_names
 from derive.schedule.definitions import Definition, circular
 
 
@@ -39,12 +39,12 @@ def priced(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> Whole
 
 
 def added_up(definitions: list[Definition], steps: Stepwise) -> list[Definition]:
-    """The definitions with those that are the parts of a sum in it."""
-    parts = {name for _, names in steps.sums for name in names}
-    values = {At(Tensor(d.name), *d.axes): d.value for d in definitions if d.name in parts}
-    totals = {name for name, _ in steps.sums}
-    others = (d for d in definitions if d.name not in parts)
-    return [replace(d, value=d.value.xreplace(values)) if d.name in totals else d for d in others]
+    """The definitions with those that are the parts of a sum in it, but for parts that others read by name."""
+    parts, totals = {name for _, names in steps.sums for name in names}, {name for name, _ in steps.sums}
+    read = {n for d in definitions if d.name not in totals for n in tensor_names(d.value)}
+    inside = {At(Tensor(d.name), *d.axes): d.value for d in definitions if d.name in parts - read}
+    others = (d for d in definitions if d.name not in parts - read)
+    return [replace(d, value=d.value.xreplace(inside)) if d.name in totals else d for d in others]
 
 
 def _recomputed(steps: Stepwise, parts: Sequence[Candidate], policy: Policy) -> list[Definition]:

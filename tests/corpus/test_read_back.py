@@ -31,6 +31,7 @@ OTHER = [
     "next_token",  # an index that is made, out of another at places that a condition keeps inside
     "histogram_of_the_next",  # a place that is computed from an index
     "masked_segment_shares",  # a maximum at the places of an index
+    "hopfield_energy_and_update",  # its second derivative is a sum of which one part is read by name elsewhere
 ]
 
 
