@@ -76,9 +76,10 @@ def with_masks(program: Program, cotangents: Collection[str], op: Op) -> Program
     there = frozenset(op.outputs) | {s.name for s in program.statements} | positive
     inputs = frozenset(op.tensors)
     known = _Known(gradients, values, positive, chooses(op), extrema(op), nominal(op), inputs, there)
+    places = {e.name for e in op.equations if e.target.is_integer}  # products with a sign are no places
     statements = []
     for s in program.statements:
-        statements.append(replace(s, value=_within(s.value, known)))
+        statements.append(s if s.name in places else replace(s, value=_within(s.value, known)))
         known = known.after(s)
     return check(replace(program, statements=tuple(statements)))
 
