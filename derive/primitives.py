@@ -47,6 +47,14 @@ class Primitive:
     at_0: float | None = None
     at_minus_infinity: float | None = None
     finite: str = ""  # FINITE: it and its slope are where the argument is; ENTIRE: but for what is too large
+    is_open: bool = False  # its values reach neither end
+    only_0: bool = False  # it is 0 at 0, and at no other number
+    rises: bool = False  # larger numbers never give smaller values
+    takes: tuple[float, float] = (-math.inf, math.inf)  # it is a number between these two
+    takes_ends: bool = False  # and at them
+    is_periodic: bool = False  # of an infinite one it is no number
+    is_whole: bool = False  # its values are whole; `keeps_whole`: those of whole numbers
+    keeps_whole: bool = False
     chooses: bool = False  # its value is an argument, its opposite or a number: no digit is lost, the slope jumps
 
     @property
@@ -71,59 +79,67 @@ class Primitive:
 
 ROWS = (
     Primitive("exp", "derive", slope_by_value="y", units=3, work=3, slope_work=1, low=0, at_minus_infinity=0,
-              finite=ENTIRE),
+              finite=ENTIRE, is_open=True, rises=True),
     Primitive("expm1", "derive", means="exp(x) - 1", slope="exp(x)", latex=r"\left(e^{{{x}}} - 1\right){power}",
-              js="Math.expm1(x)", units=4, work=3, low=-1, at_0=0, at_minus_infinity=-1, finite=ENTIRE),
-    Primitive("log", "derive", units=4, work=3, slope_work=1, at_0=-math.inf),
+              js="Math.expm1(x)", units=4, work=3, low=-1, at_0=0, at_minus_infinity=-1, finite=ENTIRE,
+              is_open=True, only_0=True, rises=True),
+    Primitive("log", "derive", units=4, work=3, slope_work=1, at_0=-math.inf, rises=True, takes=(0, math.inf)),
     Primitive("log1p", "derive", means="log(1 + x)", slope="1 / (1 + x)", latex=r"\log{power}\left(1 + {x}\right)",
-              js="Math.log1p(x)", units=5, work=3, at_0=0),
-    Primitive("sqrt", "derive", units=0.2, work=1.5, slope_by_value="1 / (2 * y)", low=0, at_0=0),
+              js="Math.log1p(x)", units=5, work=3, at_0=0, only_0=True, rises=True, takes=(-1, math.inf)),
+    Primitive("sqrt", "derive", units=0.2, work=1.5, slope_by_value="1 / (2 * y)", low=0, at_0=0,
+              only_0=True, rises=True, takes=(0, math.inf), takes_ends=True),
     Primitive("rsqrt", "derive", means="1 / sqrt(x)", js="1 / Math.sqrt(x)", units=0.2, work=1.5,
               slope_by_value="-(y**3) / 2", slope_work=3, at_0=math.inf),  # and -oo at -0
     Primitive("tanh", "derive", everywhere=True, units=5, work=4, dear=True, slope_by_value="1 - y**2", slope_work=3,
-              low=-1, high=1, at_0=0, at_minus_infinity=-1, finite=FINITE),
+              low=-1, high=1, at_0=0, at_minus_infinity=-1, finite=FINITE, is_open=True, only_0=True, rises=True),
     Primitive("sigmoid", "derive", means="1 / (1 + exp(-x))", slope="y * (1 - y)", slope_by_value="y * (1 - y)",
               latex=r"\sigma", number="(math.exp(min({x}, 0)) / (1 + math.exp(-abs({x}))))", js="sigmoid(x)", units=4,
-              work=4, slope_work=3, low=0, high=1, positive=True, at_minus_infinity=0, finite=FINITE),
+              work=4, slope_work=3, low=0, high=1, positive=True, at_minus_infinity=0, finite=FINITE,
+              is_open=True, rises=True),
     Primitive("softplus", "derive", means="log(1 + exp(x))", slope="sigmoid(x)",
               torch="functional.softplus({x}, threshold=40)", number="(max({x}, 0) + math.log1p(math.exp(-abs({x}))))",
               js="Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))", units=7, work=4, dear=True, slope_work=5, low=0,
-              positive=True, at_minus_infinity=0, finite=FINITE),
+              positive=True, at_minus_infinity=0, finite=FINITE, is_open=True, rises=True),
     Primitive("logaddexp", "derive", 2, means="log(exp(x) + exp(y))", slope="sigmoid(x - y); sigmoid(y - x)", units=8,
               work=4, finite=FINITE),
     Primitive("erf", "derive", everywhere=True, js="erf(x)", units=5, work=4, slope_work=7, low=-1, high=1, at_0=0,
-              at_minus_infinity=-1, finite=FINITE),
+              at_minus_infinity=-1, finite=FINITE, is_open=True, only_0=True, rises=True),
     Primitive("erfc", "sympy", means="erfc(x)", slope="-2 * exp(-(x**2)) / sqrt(pi)", everywhere=True, js="erfc(x)",
-              units=40, work=4, low=0, high=2, positive=True, at_minus_infinity=2, finite=FINITE),
+              units=40, work=4, low=0, high=2, positive=True, at_minus_infinity=2, finite=FINITE, is_open=True),
     Primitive("erfcx", "derive", torch="special.erfcx", means="where(x < 12, exp(x**2) * erfc(x), 1 / sqrt(pi) / (x + "
               "0.5 / (x + 1 / (x + 1.5 / (x + 2 / (x + 2.5 / (x + 3 / x)))))))",  # Laplace's continued fraction
               slope="2 * x * y - 2 / sqrt(pi)", work=4, low=0, positive=True, finite=ENTIRE),
-    Primitive("erfinv", "sympy", units=20, work=4, at_0=0),
-    Primitive("sin", "derive", units=10, work=3, slope_work=4, low=-1, high=1, at_0=0, finite=FINITE),
-    Primitive("cos", "derive", units=10, work=3, slope_work=4, low=-1, high=1, finite=FINITE),
+    Primitive("erfinv", "sympy", units=20, work=4, at_0=0, only_0=True, takes=(-1, 1)),
+    Primitive("sin", "derive", units=10, work=3, slope_work=4, low=-1, high=1, at_0=0, finite=FINITE,
+              is_periodic=True),
+    Primitive("cos", "derive", units=10, work=3, slope_work=4, low=-1, high=1, finite=FINITE, is_periodic=True),
     Primitive("sinc", "derive", means="where(eq(x, 0), 1, sin(pi * x) / (pi * x))",
-              slope="where(eq(x, 0), 0, (cos(pi * x) - y) / x)", work=4, low=-0.2172337, high=1, finite=FINITE),
-    Primitive("tan", "sympy", units=40, work=4, at_0=0),
-    Primitive("asin", "sympy", units=6, work=4, at_0=0),
-    Primitive("acos", "sympy", units=6, work=4),
-    Primitive("atan", "sympy", everywhere=True, units=6, work=4, dear=True, low=-1.6, high=1.6, at_0=0, finite=FINITE),
+              slope="where(eq(x, 0), 0, (cos(pi * x) - y) / x)", work=4, low=-0.2172337, high=1, finite=FINITE,
+              is_periodic=True),
+    Primitive("tan", "sympy", units=40, work=4, at_0=0, takes=(-1.5, 1.5), is_periodic=True),
+    Primitive("asin", "sympy", units=6, work=4, at_0=0,
+              low=-1.6, high=1.6, only_0=True, takes=(-1, 1), takes_ends=True),
+    Primitive("acos", "sympy", units=6, work=4, low=0, high=3.2, takes=(-1, 1), takes_ends=True),
+    Primitive("atan", "sympy", everywhere=True, units=6, work=4, dear=True, low=-1.6, high=1.6, at_0=0, finite=FINITE,
+              is_open=True, only_0=True, rises=True),
     Primitive("atan2", "sympy", 2, means="atan2(x, y)", everywhere=True, units=8, work=4, slope=(
         "where(eq(x**2 + y**2, 0), 0, y / (x**2 + y**2)); where(eq(x**2 + y**2, 0), 0, -x / (x**2 + y**2))")),
-    Primitive("sinh", "sympy", units=7, work=4, at_0=0, finite=ENTIRE),
+    Primitive("sinh", "sympy", units=7, work=4, at_0=0, finite=ENTIRE, is_open=True, only_0=True, rises=True),
     Primitive("cosh", "sympy", units=7, work=4, low=1, finite=ENTIRE),
-    Primitive("asinh", "sympy", everywhere=True, units=40, work=4, dear=True, at_0=0, finite=FINITE),
-    Primitive("acosh", "sympy", units=40, work=4, dear=True, low=0),
-    Primitive("atanh", "sympy", units=15, work=4, at_0=0),
+    Primitive("asinh", "sympy", everywhere=True, units=40, work=4, dear=True, at_0=0, finite=FINITE,
+              is_open=True, only_0=True, rises=True),
+    Primitive("acosh", "sympy", units=40, work=4, dear=True, low=0, takes=(1, math.inf), takes_ends=True),
+    Primitive("atanh", "sympy", units=15, work=4, at_0=0, only_0=True, takes=(-1, 1)),
     Primitive("loggamma", "sympy", means="loggamma(x)", slope="digamma(x)", latex=r"\log\Gamma", torch="lgamma",
-              units=30, work=4, dear=True, at_0=math.inf),
-    Primitive("digamma", "sympy", units=20, work=4, dear=True),
+              units=30, work=4, dear=True, at_0=math.inf, takes=(0, math.inf)),
+    Primitive("digamma", "sympy", units=20, work=4, dear=True, takes=(0, math.inf)),
     Primitive("polygamma", "", 2, units=20, work=4, dear=True),
     Primitive("relu", "derive", means="Max(x, 0)", slope_by_value="(y > 0) * 1.0", number="max({x}, 0)", units=0.2,
-              low=0, at_0=0, at_minus_infinity=0, finite=FINITE, chooses=True),
+              low=0, at_0=0, at_minus_infinity=0, finite=FINITE, chooses=True, rises=True, keeps_whole=True),
     Primitive("sign", "derive", means="sign(x)", slope="0", number="(({x} > 0) - ({x} < 0))", units=0.2, low=-1, high=1,
-              at_0=0, at_minus_infinity=-1, finite=FINITE, chooses=True),
+              at_0=0, at_minus_infinity=-1, finite=FINITE, chooses=True, only_0=True, rises=True, is_whole=True),
     Primitive("absolute", "", means="Abs(x)", latex=r"\left|{x}\right|{power}", torch="abs", number="abs({x})",
-              units=0.2, low=0, at_0=0, finite=FINITE, chooses=True),
+              units=0.2, low=0, at_0=0, finite=FINITE, chooses=True, only_0=True),
     Primitive("maximum", "derive", 2, means="Max(x, y)", latex=r"\max", number="max({x}, {y})", units=0.2, slope_work=3,
               finite=FINITE, chooses=True),
     Primitive("minimum", "derive", 2, means="Min(x, y)", latex=r"\min", number="min({x}, {y})", units=0.2, slope_work=3,
@@ -133,11 +149,11 @@ ROWS = (
               torch=f"torch.clamp({{x}}, max={CAP})", units=0.2),
     Primitive("power", "", 2, means="x**y", torch="pow", units=60),
     Primitive("pow", "", 2, means="x**y", units=60, work=4, dear=True),
-    Primitive("floor", units=0.2),
+    Primitive("floor", units=0.2, at_0=0, rises=True, is_whole=True),
     Primitive("Mod", "", 2, torch="remainder", units=0.2),
     # what C has beside them: 1 + erf(x) with the digits of its tail, and a sigmoid of the exponential of -|x|
-    Primitive("one_plus_erf", means="1 + erf(x)", units=5, low=0, high=2),
-    Primitive("sigmoid_of_size", means="1 / (1 + exp(-x))", units=4, low=0, high=1),
+    Primitive("one_plus_erf", means="1 + erf(x)", units=5, low=0, high=2, is_open=True),
+    Primitive("sigmoid_of_size", means="1 / (1 + exp(-x))", units=4, low=0, high=1, is_open=True),
 )  # fmt: skip
 PRIMITIVES = {row.name: row for row in ROWS}
 _OTHER = Primitive("", units=0.2)

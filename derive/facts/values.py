@@ -13,8 +13,9 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import reduce
 
-from derive.ir.ranges import INF, RANGES, Range
-from derive.primitives import CAP
+from derive.primitives import CAP, ENTIRE, PRIMITIVES, Primitive, numeric
+
+INF = math.inf
 
 SMALLEST = Fraction(1, 10**12)
 """What a finite value is divided by with a finite result."""
@@ -265,23 +266,24 @@ def logarithm_of_sum(a: Value, b: Value) -> Value:
     return between(max(a.low, b.low), INF, May.ANYWHERE, _worst((a, b)), _no_number((a, b)))
 
 
-def applied(f: Range, v: Value) -> Value:
+def applied(f: Primitive, v: Value) -> Value:
     """A function of one value, by its row."""
     outside = _outside(f, v)
-    low, high = _image(f.rises, v.low, v.high, f.low, f.high) if f.rises else _ends(f.low, f.high)
+    function = numeric(f) if f.rises else None
+    low, high = _image(function, v.low, v.high, f.low, f.high) if function else _ends(f.low, f.high)
     infinite = max(outside, v.infinite)
-    if f.overflows and (v.high > CAP or (v.low < -CAP and not (f.rises and f.low > -INF))):
+    if f.finite == ENTIRE and (v.high > CAP or (v.low < -CAP and not (f.rises and f.low > -INF))):
         infinite = max(infinite, May.ROUNDED)
     zero = May.ANYWHERE
-    if f.nowhere_else:
+    if f.only_0:
         zero = v.zero
     elif f.is_open and 0 in (f.low, f.high):
         zero = max(May.ROUNDED, v.infinite)
     nan = max(v.nan, outside, v.infinite if f.is_periodic else May.NEVER)
-    return between(low, high, zero, infinite, nan, f.is_whole or (v.whole and f in _KEEP_WHOLE))
+    return between(low, high, zero, infinite, nan, f.is_whole or (v.whole and f.keeps_whole))
 
 
-def _outside(f: Range, v: Value) -> May:
+def _outside(f: Primitive, v: Value) -> May:
     """Where a function is asked for a value that it does not have."""
     least, most = f.takes
     if (v.low > least or least == -INF) and (v.high < most or most == INF):
@@ -314,7 +316,6 @@ def reduced(kind: str, v: Value) -> Value:
 
 
 ONE = number(Fraction(1))
-_KEEP_WHOLE = (RANGES["relu"],)
 
 _OPERATIONS: dict[str, Callable[..., Value]] = {
     "add": added,
@@ -345,4 +346,4 @@ def called(name: str, arguments: Sequence[Value]) -> Value:
     """The abstract value of an operation, by its name in programs; of one without a transfer function, none."""
     if name in _OPERATIONS:
         return _OPERATIONS[name](*arguments)
-    return applied(RANGES[name], *arguments) if name in RANGES else UNKNOWN
+    return applied(PRIMITIVES[name], *arguments) if name in PRIMITIVES and len(arguments) == 1 else UNKNOWN
