@@ -77,6 +77,26 @@ def _adjoint_of(
             yield outer * left.xreplace(dict(put)) / times.xreplace(dict(put)), left
 
 
+def by_factors(found: Found, op: Op, made: list[tuple[At, Definition]]) -> Iterator[Found]:
+    """The same sum with factors that a tensor of the forward is the product of as that tensor."""
+    multiples = {d.name: (d.axes, d.value) for _, d in made if is_multiple(d)}
+    outer, one = one_sum(found[0])
+    if one is None:
+        return
+    body, bound = opened(one)
+    body = substitute(body, multiples)
+    factors = Mul.make_args(body)
+    for e in op.equations:
+        if e.kind is not None or not e.is_over_axes or not is_multiple(Definition(e.name, e.axes, e.body)):
+            continue
+        own = next(f for f in factors_of(e.body, At) if f.index == e.axes)
+        for at in (f for f in factors if isinstance(f, At) and f.name == own.name):
+            number, product = e.at(at.index).as_coeff_Mul()
+            if set(Mul.make_args(product)) <= set(factors) and (product != at or not e.is_plain):
+                value = body / product * at_index(e.left, e.axes, at.index) / number
+                yield outer * sigma(value, bound), f"{found[1]}; {e.left} = {e.body}"
+
+
 def by_what_adjoints_are(sum_: Sigma, made: list[tuple[At, Definition]], known: Relations) -> Iterator[Found]:
     """The same without a sum, where that follows from what the adjoints in it are and what is known of sums."""
     inside = {d.name: (d.axes, d.value) for _, d in made if d.name in tensor_names(sum_)}

@@ -9,15 +9,15 @@ local derivative.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import combinations
 
-from sympy import Add, Expr
+from sympy import Add, Expr, S
 
 from derive.ir.algebra import normal, sigma
 from derive.ir.terms.axes import Axis, free_axes
-from derive.ir.terms.elements import At, Delta
+from derive.ir.terms.elements import At, Delta, tensor_names
 from derive.ir.terms.reductions import Sigma
 from derive.schedule.definitions import Definition
 
@@ -25,18 +25,29 @@ from derive.schedule.definitions import Definition
 def sums_of_adjoints(definition: Definition, named: list[tuple[At, Definition]]) -> Iterator[tuple[Expr, str]]:
     """The definition as a sum of each of these that it is a sum of, and what that is by definition."""
     for left, other in named if definition.value.atoms(Sigma) else ():
-        yield from _as_sum(definition, left, other)
+        yield from _as_sum(definition, left, other, S.One)
 
 
-def _as_sum(definition: Definition, left: At, other: Definition) -> Iterator[tuple[Expr, str]]:
-    """The definition as a multiple of the sum of another, where it is one."""
+def weighted_sums_of_adjoints(
+    definition: Definition, named: list[tuple[At, Definition]], forward: Iterable[At]
+) -> Iterator[tuple[Expr, str]]:
+    """The same of sums of products with one of these tensors of the forward."""
+    read = tensor_names(definition.value)
+    weights = [at for at in forward if at.name in read] if definition.value.atoms(Sigma) else []
+    for left, other in named if weights else ():
+        for weight in (w for w in weights if free_axes(w) == set(other.axes)):
+            yield from _as_sum(definition, left, other, weight)
+
+
+def _as_sum(definition: Definition, left: At, other: Definition, weight: Expr) -> Iterator[tuple[Expr, str]]:
+    """The definition as a multiple of the weighted sum of another, where it is one."""
     if not set(definition.axes) < set(other.axes):
         return
     for over, places in _ways(definition.axes, other.axes):
-        total = _total(other.value, frozenset(over)).xreplace(places)
+        total = _total(other.value * weight, frozenset(over)).xreplace(places)
         for times in _ratios(definition.value, total, over - set(definition.axes)):
             if definition.value == normal(times * total):
-                yield times * sigma(left, over).xreplace(places), f"{left} = {other.value}"
+                yield times * sigma(left * weight, over).xreplace(places), f"{left} = {other.value}"
                 return
 
 

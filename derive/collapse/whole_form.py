@@ -17,6 +17,7 @@ from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
     Found,
     by_adjoints,
+    by_factors,
     by_what_adjoints_are,
     is_partly,
     matrix_products,
@@ -25,11 +26,12 @@ from derive.collapse.reassociate import (
 )
 from derive.collapse.saving import Policy, with_kept
 from derive.collapse.sums_named import sums_named
-from derive.collapse.sums_of_adjoints import sums_of_adjoints
+from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
 from derive.collapse.sums_of_multiples import sums_of_multiples
 from derive.collapse.supports import of_definition, reason_of, without_masks
 from derive.collapse.together import Whole, cheapest, priced, with_changed
 from derive.ir.algebra import normal
+from derive.ir.equations import Op
 from derive.ir.matching import match
 from derive.ir.terms.elements import At, tensor_names
 from derive.ir.terms.reductions import Sigma
@@ -148,7 +150,7 @@ def _in_another_order(
         ways += [(s, way) for way in by_adjoints(s, forward, made)]
         if not any(is_partly(s, d.value) for d in found.definitions):
             ways += [(s, way) for way in by_what_adjoints_are(s, made, within)]
-    return ways
+    return ways + [(s, by) for s, way in ways for by in by_factors(way, steps.op, made)]
 
 
 def _identities(steps: Stepwise, found: Candidate, policy: Policy) -> Candidate:
@@ -173,15 +175,29 @@ def _summed(steps: Stepwise, parts: list[Candidate], policy: Policy) -> list[Can
     """The parts with sums of named adjoints as that, where it is cheaper."""
     out: list[Candidate] = []
     named: list[tuple[At, Definition]] = []
+    made = [(steps.by_name[d.name].left, d) for part in parts for d in part.definitions]
     for i, part in enumerate(parts):
         others = [d for p in (*out, *parts[i + 1 :]) for d in p.definitions]
         for k, d in enumerate(part.definitions):
-            if ways := [("reassociate", value, reason) for value, reason in sums_of_adjoints(d, named)]:
+            if ways := [("reassociate", value, reason) for value, reason in _as_sums(d, named, made, steps.op)]:
                 fresh = _priced(steps, part, policy)
                 part = _cheaper(steps, fresh, _with_value(part, k, ways), policy, others)
             named.append((steps.by_name[d.name].left, part.definitions[k]))
         out.append(part)
     return out
+
+
+def _as_sums(
+    definition: Definition, named: list[tuple[At, Definition]], made: list[tuple[At, Definition]], op: Op
+) -> Iterator[tuple[Expr, str]]:
+    """A definition as a sum of adjoints that have names, or of their products with what the forward has at hand."""
+    yield from sums_of_adjoints(definition, named)
+    forward = products_of(op)
+    products = [e.left for e in op.equations if e.name in forward]
+    for value, reason in weighted_sums_of_adjoints(definition, named, products):
+        for s in sorted(value.atoms(Sigma), key=lambda s: s.sort_key()):
+            for way, why in by_adjoints(s, forward, made):
+                yield value.xreplace({s: way}), f"{reason}; {why}"
 
 
 def _unmasked(steps: Stepwise, parts: list[Candidate], laws: Laws) -> list[Candidate]:

@@ -184,7 +184,7 @@ def test_a_mask_turned_is_the_opposite_condition() -> None:
     given = (("on", ("n",)),)
     chosen = Call("where", (Read("on", ("n",)), Num(Fraction(0)), Num(Fraction(1))))
     program = without_choices(Program("masked", given, (), (Assign("y", ("n",), chosen),), ("y",)))
-    assert [str(s) for s in program.statements] == ["y[n] = where(not(on[n]), 1, 0)"]
+    assert [str(s) for s in program.statements] == ["y[n] = where(~on[n], 1, 0)"]
 
 
 @op
@@ -468,7 +468,7 @@ def test_branches_that_mirror_each_other_are_a_magnitude() -> None:
     ("one", "zero", "value"),
     [
         (1, -1, "x[n] * threshold(where(on[n], 1, 0), 0, -1)"),
-        (-1, 1, "x[n] * threshold(where(not(on[n]), 1, 0), 0, -1)"),
+        (-1, 1, "x[n] * threshold(where(~on[n], 1, 0), 0, -1)"),
         (1, Fraction(201, 2), "x[n] * threshold(where(on[n], 1, 0), 0, 201/2)"),
     ],
 )

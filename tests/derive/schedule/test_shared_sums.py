@@ -75,7 +75,7 @@ def test_axes_have_other_names_and_views_are_seen_through() -> None:
     assert texts(shared_sums(program(ax, first, view, second), LENGTHS)) == [
         "V[n, c, s] = w[n, c // size(k), c % size(k), s]",
         "sum_x_V[n, c] = sum(x[n, c, s] * V[n, c, s], over=s)",
-        "m[n, g] = sum(a[(g, k)] * sum_x_V[n, (g, k)], over=k)",
+        "m[n, g] = sum(a[(g, k),] * sum_x_V[n, (g, k)], over=k)",
         "da[c] = sum(sum_x_V[n', c], over=n')",
     ]
 
