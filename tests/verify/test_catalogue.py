@@ -21,7 +21,7 @@ def test_every_gradient_is_right(op) -> None:
 def test_a_wrong_gradient_is_told_by_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
     live = build(find("tanh"), workspace=True)
     off = replace(live, backward=lambda dy, y: dy * (1 - y))
-    monkeypatch.setattr(module, "build", lambda op, save, workspace, proven: off)
+    monkeypatch.setattr(module, "live_of", lambda op, save, workspace: off)
     found = verify(find("tanh"))
     (row,) = found.rows
     assert not found.right and not row.close and row.wrong
@@ -36,7 +36,7 @@ def test_a_backward_that_holds_only_in_float64_is_wrong(monkeypatch: pytest.Monk
         exact = live.backward(dy, y)
         return exact if dy.dtype == torch.float64 else exact * 1.001
 
-    monkeypatch.setattr(module, "build", lambda op, save, workspace, proven: replace(live, backward=coarse))
+    monkeypatch.setattr(module, "live_of", lambda op, save, workspace: replace(live, backward=coarse))
     found = verify(find("tanh"))
     assert {d.case.situation for d in found.rows[0].wrong} == {"float32"}
     assert not found.right

@@ -58,14 +58,11 @@ def index(i: Expr) -> Index:
         return i.name
     if not isinstance(i, Merge | Part):  # those are views
         i = i.replace(lambda e: isinstance(e, Merge), strided)
-    if isinstance(i, Merge | Part) and not free_axes(i) and not i.atoms(At):
-        return Window((), node(i))  # one place, which no axis moves
-    if isinstance(i, Merge):
-        return Merged(tuple(index(a) for a in i.args))
+    if isinstance(i, Merge | Part):
+        view = _view(i)
+        return view if free_axes(i) or i.atoms(At) else Window((), place(view))  # one place, which no axis moves
     if isinstance(i, Slot):
         return Place(index(i.index), node(i.length))
-    if isinstance(i, Part):
-        return PartOf(index(i.whole), i.position, tuple(node(length) for length in i.lengths))
     if isinstance(i, At):
         return Read(i.name, tuple(index(k) for k in i.index))
     inner = {Axis(f"{_INNER}{k}"): p for k, p in enumerate(_outermost(i))}
@@ -73,6 +70,13 @@ def index(i: Expr) -> Index:
     if inner:
         return Arithmetic(tuple((index(inner.get(a, a)), step) for a, step in form.steps), node(form.offset))
     return Window(tuple((a.name, step) for a, step in form.steps), node(form.offset))
+
+
+def _view(i: Merge | Part) -> Merged | PartOf:
+    """Several axes as one, or one of those again."""
+    if isinstance(i, Merge):
+        return Merged(tuple(index(a) for a in i.args))
+    return PartOf(index(i.whole), i.position, tuple(node(length) for length in i.lengths))
 
 
 _INNER = "#"  # no axis of a spec has such a name
