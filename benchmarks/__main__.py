@@ -25,10 +25,10 @@ from benchmarks.measure import Measured, as_json, derivation_seconds, measure, m
 from benchmarks.report import chart, page, table
 from benchmarks.rows import SIZES, carried, composite, row
 from benchmarks.ways import use_threads
+from derive.catalogue import catalogue, find, load_file
 from derive.emit.devices import CPU, device_name, device_of, float32_in_full
 from derive.errors import DeriveError
 from derive.ir.equations import Op
-from derive.notation.catalogue import catalogue, find, load_file
 
 QUICK_SECONDS, SECONDS = 0.4, 3.0
 LEAST_WIDTH = 200

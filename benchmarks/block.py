@@ -19,8 +19,8 @@ from benchmarks.jax_forms import JAX, jax
 from benchmarks.kernels import NativePackage, Pair
 from benchmarks.memory import distinct_bytes, saved_by_tape
 from benchmarks.ways import AUTOGRAD, Way, Whole, forms, one_graph
+from derive.catalogue import find
 from derive.emit.devices import CPU
-from derive.notation.catalogue import find
 from training.gpt import network, twin
 from training.gpt.network import MLP, Attention
 

@@ -12,12 +12,12 @@ from math import fsum
 from rich.console import Console
 from rich.table import Table
 
+from derive.catalogue import catalogue
 from derive.emit import render
 from derive.ir.equations import Op
 from derive.ir.terms.axes import PACK, Axis
 from derive.notation import mean, rsqrt, sum, tanh, tensor
 from derive.notation.annotations import Kind
-from derive.notation.catalogue import catalogue
 from derive.notation.handles import Frame
 from derive.notation.spec import OpCall, op
 from derive.pipeline import derive_op

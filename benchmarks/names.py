@@ -12,7 +12,7 @@ from torch import Tensor
 from benchmarks.jax_forms import jax, names_loss
 from benchmarks.kernels import NativePackage, Pair
 from benchmarks.ways import AUTOGRAD, Way, Whole, forms, one_graph
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from training.names.network import Network, initialise
 from training.names.twin import autograd_loss
 

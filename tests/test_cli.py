@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from derive.notation.catalogue import catalogue, find
+from derive.catalogue import catalogue, find
 from derive.output.package import HEADER, write_package
 from tests.shell import derive, files
 

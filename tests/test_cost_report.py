@@ -7,8 +7,8 @@ import torch
 from rich.console import Console
 
 from derive import axes, eq, index, op, sum, tensor, where
+from derive.catalogue import find
 from derive.errors import DeriveError
-from derive.notation.catalogue import find
 from derive.pipeline import derivation_of, derive_op
 from derive.show import cost_report as module
 from derive.show.cost_report import cost_report, least_bytes

@@ -8,8 +8,8 @@ import pytest
 from typer.main import get_command
 
 from derive import notation
+from derive.catalogue import catalogue, load_file
 from derive.cli import app
-from derive.notation.catalogue import catalogue, load_file
 from tests.documents import DOCUMENTS, ROOT, console, renewed
 
 ALL = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{p.name}" for p in sorted(ROOT.glob("docs/*.md"))))

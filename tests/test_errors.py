@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from derive.catalogue import catalogue, find, load_file
 from derive.emit.module import CALLED
 from derive.errors import DeriveError
 from derive.notation.annotations import RESERVED
-from derive.notation.catalogue import catalogue, find, load_file
 from derive.output.live import build
 from derive.output.package import write_package
 from tests.mistakes_in_specs import MISTAKES

@@ -6,6 +6,7 @@ import torch
 from rich.console import Console
 from sympy import sqrt
 
+from derive.catalogue import find, load_file
 from derive.collapse.autograd.saved import (
     elements_formula,
     example_sizes,
@@ -18,7 +19,6 @@ from derive.errors import DeriveError
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Scalar, Tensor
-from derive.notation.catalogue import find, load_file
 from derive.pipeline import derivation_of
 from derive.show.document import document
 from derive.show.explain import STAGES, explain, text

@@ -11,8 +11,8 @@ import torch
 
 import derive
 from derive import axes, mean, op, rsqrt, scalar, tensor
+from derive.catalogue import find
 from derive.notation import __all__ as WORDS
-from derive.notation.catalogue import find
 from derive.ops.normalisation import layernorm
 from derive.pipeline import derivation_of
 

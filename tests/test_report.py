@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from derive.catalogue import catalogue, find, load_file
 from derive.cli import main
 from derive.collapse.autograd.kernels import kernels_of_autograd
 from derive.errors import DeriveError
 from derive.ir.equations import Op
-from derive.notation.catalogue import catalogue, find, load_file
 from derive.pipeline import derivation_of
 from derive.show.explain import explain
 from derive.show.report import BETWEEN, Comparison, compare, table, write_table

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from derive.catalogue import load_file
 from derive.errors import DeriveError
-from derive.notation.catalogue import load_file
 from derive.verify.candidates import function
 
 SETTINGS = """from __future__ import annotations

@@ -8,10 +8,10 @@ import black
 import pytest
 import torch
 
+from derive.catalogue import load_file
 from derive.cli import main
 from derive.cli.starter import starter, write_starter
 from derive.errors import DeriveError
-from derive.notation.catalogue import load_file
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

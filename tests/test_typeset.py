@@ -21,6 +21,7 @@ from pylatexenc.latexwalker import (
 from sympy import Integer, Rational, Symbol, latex, sqrt
 from sympy.core.alphabets import greeks
 
+from derive.catalogue import catalogue, find, load_file
 from derive.collapse.typeset import (
     Printer,
     adjoint_latex,
@@ -41,7 +42,6 @@ from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Scalar, Tensor
 from derive.ir.terms.reductions import Reduce, Sigma
 from derive.ir.words import text
-from derive.notation.catalogue import catalogue, find, load_file
 from derive.pipeline import derivation_of, derive_op
 from derive.show.document import document, escaped
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from derive.catalogue import catalogue, find, load_file
 from derive.cli.options import Backend, Device, Dtype, File, Save, Saving, Seed
 from derive.errors import DeriveError
 from derive.ir.equations import Op
-from derive.notation.catalogue import catalogue, find, load_file
 
 
 def verify_ops(

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from derive.catalogue import catalogue, find, load_file
 from derive.cli.options import File, Save, Saving
 from derive.cli.terminal import complain, searching
 from derive.emit import render
 from derive.errors import DeriveError
-from derive.notation.catalogue import catalogue, find, load_file
 from derive.pipeline import derive_op
 from derive.show.book.site import lone_page
 from derive.show.document import document

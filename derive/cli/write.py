@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
+from derive.catalogue import catalogue, find, load_file
 from derive.cli.options import Backend, File, Save, Saving
 from derive.cli.starter import write_starter
 from derive.cli.terminal import bar, complain
 from derive.emit import Rendered
 from derive.errors import DeriveError
 from derive.ir.equations import Op
-from derive.notation.catalogue import catalogue, find, load_file
 from derive.output.package import write_package
 from derive.show.book.lessons import read_lessons
 from derive.show.book.site import book as book_of

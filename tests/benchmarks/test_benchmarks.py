@@ -21,7 +21,7 @@ from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.rows import SIZES, composite, lengths_of, operations, row
 from benchmarks.ways import AUTOGRAD, agree, forms, ways
 from derive import *
-from derive.notation.catalogue import catalogue, find
+from derive.catalogue import catalogue, find
 
 a, b = axes("a b")
 

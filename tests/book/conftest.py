@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from derive.notation.catalogue import catalogue, find
+from derive.catalogue import catalogue, find
 from derive.show.book.lessons import read_lessons
 from derive.show.book.site import book, write_book
 

@@ -5,11 +5,11 @@ import re
 import pytest
 from sympy import Expr, symbols
 
+from derive.catalogue import find
 from derive.collapse.chain import Step
 from derive.ir.algebra import sigma
 from derive.ir.terms.axes import Axis
 from derive.ir.terms.elements import At, Tensor
-from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
 from derive.show.book.changes import changed, step_rows
 

@@ -1,6 +1,6 @@
 """The drawing of axes, read off the equations."""
 
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from derive.pipeline import derivation_of
 from derive.show.book.drawing import drawing
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from derive.catalogue import load_file
 from derive.collapse.typeset import adjoint_latex, adjoint_names, definition_latex, equation_latex
-from derive.notation.catalogue import load_file
 from derive.pipeline import derivation_of
 from derive.show.book.formulas import display, inline
 

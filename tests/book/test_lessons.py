@@ -9,8 +9,8 @@ import torch
 from playwright.sync_api import Browser, Page
 from torch.nn import functional
 
+from derive.catalogue import find
 from derive.notation import amax, axes, eq, index, length, oo, op, tensor, where
-from derive.notation.catalogue import find
 from derive.output.live import build
 from derive.show.book.programs import op_data
 from derive.show.book.render import asset

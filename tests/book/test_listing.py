@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from derive.pipeline import derivation_of
 from derive.show.book.listing import listings
 

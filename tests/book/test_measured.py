@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.measure import as_json, measure
 from benchmarks.rows import row
+from derive.catalogue import find, load_file
 from derive.errors import DeriveError
-from derive.notation.catalogue import find, load_file
 from derive.pipeline import derivation_of
 from derive.show.book.page import op_page
 from derive.show.book.render import Place, op_html

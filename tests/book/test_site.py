@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from derive.catalogue import find, load_file
 from derive.emit import render
 from derive.errors import DeriveError
-from derive.notation.catalogue import find, load_file
 from derive.pipeline import derivation_of
 from derive.show.book.lessons import read_lessons
 from derive.show.book.render import ASSETS

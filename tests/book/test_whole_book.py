@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 from derive.show.book.lessons import read_lessons
 from derive.show.book.site import book, write_book
 from tests.book import looking

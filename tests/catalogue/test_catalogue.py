@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from derive.catalogue import catalogue
 from derive.emit import render, support_files
 from derive.ir.equations import Op
-from derive.notation.catalogue import catalogue
 from derive.pipeline import derive_op
 from tests.catalogue.references import REFERENCES, cotangents, sample, takes_one_tensor_twice, variants
 from tests.derive.live import as_tuple

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from derive.catalogue import catalogue, load_file
 from derive.ir.equations import Op
-from derive.notation.catalogue import catalogue, load_file
 from derive.notation.spec import OpCall
 from derive.verify.situations import Situation
 from tests.corpus.elsewhere import CATALOGUE, UNSEEN

@@ -18,10 +18,10 @@ import torch
 import typer
 from torch import Tensor
 
+from derive.catalogue import load_file
 from derive.errors import DeriveError
 from derive.ir.equations import Op
 from derive.ir.nodes.leftovers import without_unread
-from derive.notation.catalogue import load_file
 from derive.notation.printed import Printable, spec_file
 from derive.notation.running import FailedError, Someones
 from derive.output.live import build

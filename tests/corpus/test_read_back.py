@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from derive.notation.catalogue import load_file
+from derive.catalogue import load_file
 from derive.notation.printed import spec_file
 from derive.output.live import build
 from derive.pipeline import derivation_of

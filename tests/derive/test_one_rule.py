@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from derive import notation
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 
 DERIVE = Path(notation.__file__).parents[1]
 SHORTEST = 4

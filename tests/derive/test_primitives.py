@@ -230,7 +230,7 @@ from pathlib import Path
 
 import torch
 from derive.cli import app
-from derive.notation.catalogue import load_file
+from derive.catalogue import load_file
 from derive.output.live import build
 from derive.output.package import write_package
 from derive.show.book.render import asset

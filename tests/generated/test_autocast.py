@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive.notation.catalogue import catalogue, find
+from derive.catalogue import catalogue, find
 from derive.ir.equations import Op
 from derive.output.live import build
 from derive.verify.subjects import parts

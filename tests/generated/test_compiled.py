@@ -14,7 +14,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from torch.fx.experimental import _config as symbols
 
 import generated
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 from derive.ir.equations import Op
 from tests.catalogue.references import LARGER, sample
 

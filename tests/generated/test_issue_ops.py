@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import generated
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from derive.pipeline import derive_op
 from tests.generated.comparison import assert_close
 

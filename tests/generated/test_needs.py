@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import generated
 from derive import axes, constant, exp, log, maximum, mean, size, sum, tensor
 from derive import op as define
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 from derive.ir.equations import Op
 from derive.emit.live import Live
 from derive.output.live import build

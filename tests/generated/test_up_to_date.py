@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 from derive.output.package import write_package
 
 GENERATED = Path(__file__).resolve().parents[2] / "generated"

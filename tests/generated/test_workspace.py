@@ -12,7 +12,7 @@ from derive import axes, exp, index, tensor
 from derive import op as define
 from derive.backends.torch.outs import into
 from derive.backends.values import Line
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 from derive.ir.equations import Op
 from derive.output.live import build
 from derive.verify.subjects import tensors_in

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from rich.progress import track
 
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 from tests.mutation.mutants import KINDS
 from tests.mutation.survivors import why_equivalent
 from tests.mutation.trial import Trial, trials

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from derive.verify.judge import judge
 from tests.mutation.judged import Trial, candidates, reason, table, trial
 from tests.mutation.wrong import Wrong, right_of, wrong

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from tests.mutation.mutants import KINDS, mutants, pairs
 from tests.mutation.survivors import why_equivalent
 from tests.mutation.trial import trials

@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 import torch
 
+from derive.catalogue import find, load_file
 from derive.ir.equations import Op
-from derive.notation.catalogue import find, load_file
 from derive.output.package import write_package
 from tests.native.running import only_kernels
 

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import torch
 
+from derive.catalogue import load_file
 from derive.errors import DeriveError
 from derive.ir.equations import Op
 from derive.ir.terms.axes import PACK_NAME
-from derive.notation.catalogue import load_file
 from derive.verify.battery import BATTERY, LOOPS
 from derive.verify.cases import Case
 from derive.verify.compare import Disagreement

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from derive.catalogue import catalogue
 from derive.ir.equations import Op
-from derive.notation.catalogue import catalogue
 from derive.verify.verify import verify_kernels
 from derive.verify.view import complaint_texts
 

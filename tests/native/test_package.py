@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from derive.backends.cpu.names import tensor_name
+from derive.catalogue import find
 from derive.emit import cheapest
-from derive.notation.catalogue import find
 from derive.output.package import write_package
 from derive.pipeline import derive_op
 from tests.native.conftest import Package

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.notation.catalogue import load_file
+from derive.catalogue import load_file
 from derive.output.package import write_package
 from tests.native.running import only_kernels
 

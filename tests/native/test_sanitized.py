@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from derive.notation.catalogue import load_file
+from derive.catalogue import load_file
 from derive.output.package import write_package
 from tests.native.running import assert_right
 from tests.trials import sanitized

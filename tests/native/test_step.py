@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from derive.backends.cpu.step import descent
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from derive.pipeline import derive_op
 from tests.native.conftest import Package
 from tests.native.running import only_kernels

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import generated
-from derive.notation.catalogue import catalogue
+from derive.catalogue import catalogue
 from tests.opinfo.samples import samples
 from tests.opinfo.table import TABLE, WITHOUT
 

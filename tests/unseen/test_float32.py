@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from derive.catalogue import load_file
 from derive.ir.equations import Op
-from derive.notation.catalogue import load_file
 from tests.derive.live import module
 
 OPS = {op.name: op for op in load_file(Path(__file__).parent / "specs.py")}

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from derive.catalogue import load_file
 from derive.ir.equations import Op
-from derive.notation.catalogue import load_file
 from derive.verify.verify import verify
 from tests.derive.live import module
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from derive.catalogue import find
 from derive.ir.equations import Op
-from derive.notation.catalogue import find
 from derive.output.live import build
 from derive.verify.cases import Call, reference
 from derive.verify.judge import Verdict, judge

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from derive.catalogue import catalogue, find, load_file
 from derive.errors import DeriveError
 from derive.notation import axes, eq, exp, index, length, log, oo, op, sin, sqrt, sum, tensor, where
-from derive.notation.catalogue import catalogue, find, load_file
 from derive.verify import lengths
 from derive.verify.battery import BATTERY, cases, situation
 from derive.verify.lengths import emptied, filled, fitting, free_axes_of

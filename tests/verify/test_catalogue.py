@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from derive.notation.catalogue import catalogue, find
+from derive.catalogue import catalogue, find
 from derive.output.live import build
 from derive.verify import verify as module
 from derive.verify.verify import verify

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from derive.notation.catalogue import find, load_file
+from derive.catalogue import find, load_file
 from derive.verify.battery import cases
 from derive.verify.cases import Call
 from derive.verify.compare import Answer, disagreements

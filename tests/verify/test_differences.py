@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from derive import axes, constant, eq, exp, index, log, mean, ne, oo, op, sqrt, sum, tensor, where
+from derive.catalogue import find
 from derive.ir.equations import Op
-from derive.notation.catalogue import find
 from derive.verify.battery import BATTERY
 from derive.verify.differences import curves, slope, step_for
 from derive.verify.verify import moving_case, verify

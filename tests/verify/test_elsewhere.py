@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from derive.catalogue import find
 from derive.emit.devices import device_of
 from derive.errors import DeriveError
-from derive.notation.catalogue import find
 from derive.output.live import build
 from derive.verify.battery import cases, situation
 from derive.verify.cases import Call

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from derive import build, emit
+from derive.catalogue import find, load_file
 from derive.errors import DeriveError
 from derive.ir.equations import Op
-from derive.notation.catalogue import find, load_file
 from derive.output.package import write_package
 from derive.verify.emitted import cases_of, first_wrong, subjects_of
 

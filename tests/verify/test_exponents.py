@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from derive.output.live import build
 from derive.verify.subjects import of_differentiable, of_live
 from derive.verify.verify import EXPONENTS, FEW, rounding, verify, with_exponents

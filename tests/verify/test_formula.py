@@ -2,8 +2,8 @@
 
 import pytest
 
+from derive.catalogue import find
 from derive.errors import DeriveError
-from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
 from derive.verify.formula import of_formula, parse
 from derive.verify.judge import Verdict, judge

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from derive.catalogue import find
 from derive.errors import DeriveError
-from derive.notation.catalogue import find
 from derive.verify.candidates import load
 from derive.verify.judge import Verdict, judge
 from derive.verify.subjects import of_backward, of_function_class

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from derive.catalogue import catalogue, find
 from derive.errors import DeriveError
-from derive.notation.catalogue import catalogue, find
 from derive.verify import kernels
 from derive.verify import verify as verification
 from derive.verify.battery import LOOPS

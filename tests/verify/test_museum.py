@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from derive.notation.catalogue import find, load_file
+from derive.catalogue import find, load_file
 from derive.verify.candidates import load
 from derive.verify.judge import Verdict, judge
 

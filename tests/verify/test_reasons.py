@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from derive.catalogue import find, load_file
 from derive.ir.equations import Op
-from derive.notation.catalogue import find, load_file
 from derive.verify.judge import Verdict, judge
 from derive.verify.subjects import of_backward
 

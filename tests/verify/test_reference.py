@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from derive.catalogue import catalogue, find
 from derive.notation import axes, checks, eq, length, op, sum, tensor, where
-from derive.notation.catalogue import catalogue, find
 from derive.verify import places
 from derive.verify.battery import BATTERY, situation
 from derive.verify.cases import case_of, executed, world_of

@@ -16,10 +16,10 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined, TemplateError
 from markupsafe import Markup
 
+from derive.catalogue import find
 from derive.collapse.typeset import adjoint_names, definition_latex, equation_latex
 from derive.errors import DeriveError
 from derive.ir.equations import Op
-from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
 from derive.show.book.formulas import display
 from derive.show.book.programs import op_data

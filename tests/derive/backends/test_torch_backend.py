@@ -5,9 +5,9 @@ import re
 import pytest
 import torch
 
+from derive.catalogue import find
 from derive.emit import render
 from derive.notation import axes, concat, constant, exp, index, mean, op, relu, scalar, size, sum, tanh, tensor
-from derive.notation.catalogue import find
 from derive.output.live import build
 from derive.pipeline import derivation_of
 from tests.derive import specs

@@ -17,6 +17,7 @@ import pytest
 from sympy import Add, Expr, S
 
 from derive.adjoint.chain_rule import Stepwise, stepwise
+from derive.catalogue import catalogue, find, load_file
 from derive.collapse import chain, search, symmetries, vanishing, whole_form
 from derive.collapse.chain import Step
 from derive.collapse.saving import POLICIES
@@ -24,7 +25,6 @@ from derive.collapse.vocabulary import name_sums
 from derive.ir.algebra import normal
 from derive.ir.equations import Op
 from derive.ir.terms.axes import free_axes, sorted_axes
-from derive.notation.catalogue import catalogue, find, load_file
 from derive.schedule.definitions import Definition
 from derive.verify.battery import situation
 from derive.verify.cases import Case, scale, worst

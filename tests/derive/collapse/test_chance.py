@@ -4,11 +4,11 @@ import pytest
 import torch
 from sympy import digamma
 
+from derive.catalogue import find
 from derive.collapse import vanishing
 from derive.collapse.chance import Instance
 from derive.ir.equations import Op
 from derive.notation import axes, exp, mean, op, sqrt, sum, tensor
-from derive.notation.catalogue import find
 from derive.pipeline import derivation_of
 from derive.verify.places import World
 from derive.verify.reference import execute

@@ -6,9 +6,9 @@ from sympy import Expr, symbols, tanh
 
 from derive import axes, constant, exp, log, log1p, maximum, minimum, op, relu, softplus, tensor
 from derive import sigmoid as said
+from derive.catalogue import find
 from derive.ir.algebra import normal
 from derive.ir.terms.functions import sigmoid
-from derive.notation.catalogue import find
 from derive.pipeline import derivation_of, derive_op
 from derive.rules.expressions import rewritings
 from derive.rules.tables.algebra import COMPLEMENTS

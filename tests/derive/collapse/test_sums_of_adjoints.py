@@ -3,7 +3,7 @@
 import torch
 
 from derive import amax, axes, constant, exp, log, mean, op, sigmoid, sum, tensor
-from derive.notation.catalogue import find
+from derive.catalogue import find
 from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived, module
 

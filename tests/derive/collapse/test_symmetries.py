@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from derive.adjoint.chain_rule import stepwise
+from derive.catalogue import load_file
 from derive.collapse.symmetries import in_one_order
 from derive.collapse.vocabulary import name_sums
 from derive.ir.equations import Op
 from derive.notation import axes, constant, exp, op, sin, sum, tanh, tensor
-from derive.notation.catalogue import load_file
 from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from derive.catalogue import load_file
 from derive.emit import render
-from derive.notation.catalogue import load_file
 from derive.pipeline import derivation_of
 
 SPEC = """from derive import *

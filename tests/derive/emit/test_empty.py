@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from derive.catalogue import find
 from derive.ir.equations import Op
 from derive.notation import axes, mean, op, rsqrt, scalar, sqrt, sum, tensor
-from derive.notation.catalogue import find
 from derive.verify.verify import verify, verify_kernels
 from tests.derive.against_loops import code_of
 from tests.derive.live import module

@@ -2,10 +2,10 @@
 
 from sympy import tanh
 
+from derive.catalogue import find
 from derive.decisions import FEW
 from derive.facts.lengths.nominal import lengths_of, nominal
 from derive.notation import axes, concat, constant, eq, length, op, size, sum, tensor, where
-from derive.notation.catalogue import find
 from derive.pipeline import derivation_of, derive_op
 from derive.verify.verify import verify
 from tests.derive.against_loops import code_of

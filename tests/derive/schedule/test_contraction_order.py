@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import pytest
 
+from derive.catalogue import find
 from derive.contract.contraction_order import pairwise, two_at_a_time
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.nodes.products import is_matrix_product, product_factors
 from derive.ir.nodes.walking import reads, walk
 from derive.ir.program import Assign, AxisValue, Call, Node, Num, Program, Read, Reduce
-from derive.notation.catalogue import find
 from derive.pipeline import derive_op
 
 

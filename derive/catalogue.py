@@ -28,7 +28,7 @@ def catalogue() -> list[Op]:
 def _ops_where(text: str) -> list[Op]:
     """The ops of the modules of `derive.ops` in whose files a text stands."""
     found: list[Op] = []
-    for folder in (Path(__file__).parents[1] / "ops",):
+    for folder in (Path(__file__).parent / "ops",):
         for entry in sorted(pkgutil.iter_modules([str(folder)], "derive.ops."), key=lambda m: m.name):
             file = folder / f"{entry.name.rpartition('.')[2]}.py"
             if not text or not file.is_file() or text in file.read_text(encoding="utf-8"):
