@@ -38,7 +38,7 @@ class Live:
         return display(self.derivation)
 
 
-def live(derivation: Derivation, workspace: bool = False, unproven: str = "") -> Live:
+def live(derivation: Derivation, workspace: bool, unproven: str) -> Live:
     """What was derived as functions. `unproven` says why nothing was held against autograd, "" that it was."""
     name = derivation.op.name
     source = render(derivation, workspace=workspace, unproven=unproven)

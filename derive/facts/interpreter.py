@@ -196,13 +196,13 @@ def signs(rhs: Expr) -> dict[str, bool | None]:
 
 def facts_by(operands: Iterable[Operand], equations: Iterable[Equation], scalars: Value = NOT_0) -> Facts:
     """What is known of the tensors of a forward, where its inputs are finite."""
-    inputs = {o.name: _assumed(o.tensor, PLACE_OF_INDEX if o.kind == "index" else GIVEN) for o in operands}
-    known = Facts(inputs, scalars=scalars)
+    tensors = {o.name: _assumed(o.tensor, PLACE_OF_INDEX if o.kind == "index" else GIVEN) for o in operands}
+    known = Facts(tensors, scalars=scalars)  # each equation is asked for what stands above it
     for e in equations:
         value = known.of(e.body)
         if e.kind not in (None, "concat"):
             value = multiplied(known.of(e.scale), reduced(e.kind, value))
-        known.tensors[e.name] = _assumed(e.target, value)  # type: ignore[index]
+        tensors[e.name] = _assumed(e.target, value)
     return known
 
 

@@ -1,1 +1,1 @@
-"""What a spec may say in short, said in full: one operation an equation, every place an index."""
+"""Laws of what a spec says: the engine and its tables of rows, and what is said in short, said in full."""

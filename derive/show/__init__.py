@@ -1,1 +1,1 @@
-"""What programs cost, for a reader: counted, measured, beside published derivations."""
+"""A derivation for its readers: on the terminal, as LaTeX, as specs, as a book; and what programs cost."""

@@ -103,7 +103,7 @@ def _same(one: Derivation, other: Derivation) -> bool:
 
 def _figures(spec: Spec, made: tuple[Derivation, ...]) -> Figures:
     counts = [c for d in made for c in counted(d)]
-    subject = of_live(live(made[0], unproven="for a trial"))
+    subject = of_live(live(made[0], False, unproven="for a trial"))
     return Figures(
         sum(c.statements for c in counts),
         sum(c.operations for c in counts),
