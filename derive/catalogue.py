@@ -77,10 +77,13 @@ def load_file(path: Path | str) -> list[Op]:
 
 
 def _ops_of(module: ModuleType, source: str | None) -> list[Op]:
-    """The ops of a module's namespace that were written in `source`; None: in the module's own file."""
+    """The ops of a module's namespace that were written in `source`, as they stand there; None: in its own file.
+
+    A namespace has them in another order: an op `relu` is where the word `relu` was imported.
+    """
     source = source or f"{module.__name__.replace('.', '/')}.py"
-    found = [value.op for value in vars(module).values() if isinstance(value, OpCall)]
-    return [op for op in found if op.source == source]
+    found = sorted((v for v in vars(module).values() if isinstance(v, OpCall)), key=lambda v: v.line)
+    return [v.op for v in found if v.op.source == source]
 
 
 def _written(source: str) -> list[str]:

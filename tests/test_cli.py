@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from derive.catalogue import catalogue, find
+from derive.catalogue import catalogue, find, load_file
 from derive.output.package import HEADER, write_package
 from tests.shell import derive, files
 
@@ -90,6 +90,13 @@ def test_a_package_from_a_file_grows_and_is_left_alone_when_up_to_date(tmp_path:
     script = "import torch, package; x = torch.ones(2, 3); print(package.squashed(x, x[0]).sum().item())"
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_ops_of_a_file_come_as_they_stand_in_it_whatever_words_they_are_named_for(tmp_path: Path) -> None:
+    names = ["zeta", "tanh", "exp", "alpha"]
+    ops = "".join(f"\n\n@op\ndef {n}(f, x: tensor[n]):\n    f.y[n] = 2 * x[n]\n    return f.y\n" for n in names)
+    (tmp_path / "mine.py").write_text(f'from derive import *\n\nn = axes("n")\n{ops}')
+    assert [op.name for op in load_file(tmp_path / "mine.py")] == names
 
 
 def test_check_lists_what_differs_and_writes_nothing(tmp_path: Path) -> None:

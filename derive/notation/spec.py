@@ -42,10 +42,13 @@ from derive.rules.splitting import places_apart
 
 
 class OpCall:
-    """An op as the spec's author holds it: `op` is its data; calling it inside another spec inlines its equations."""
+    """An op as the spec's author holds it: `op` is its data; calling it inside another spec inlines its equations.
 
-    def __init__(self, op: Op):
-        self.op = op
+    `line` is where its function stands in the file.
+    """
+
+    def __init__(self, op: Op, line: int = 0):
+        self.op, self.line = op, line
         self.__doc__, self.__name__ = op.doc, op.name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -75,7 +78,8 @@ def op(function: Callable[..., Any] | None = None, *, stepwise: bool = False, **
     """Read a function of equations as an op. `stepwise=True` also emits the backward that returns every adjoint."""
     if function is None:
         return lambda f: op(f, stepwise=stepwise, **unknown)
-    return OpCall(_trace(function, stepwise, unknown))
+    code = getattr(function, "__code__", None)
+    return OpCall(_trace(function, stepwise, unknown), 0 if code is None else code.co_firstlineno)
 
 
 def _trace(function: Callable[..., Any], stepwise: bool, unknown: Collection[str]) -> Op:
