@@ -22,9 +22,8 @@ from derive.ir.terms.functions import CLASSES
 from derive.primitives import FINITE, PRIMITIVES, ROWS, Primitive, in_javascript, meaning, numeric
 from derive.show.book.render import asset
 from derive.verify.places import FUNCTIONS, World
+from tests.conftest import Package
 from tests.documents import ROOT
-from tests.native.conftest import Package
-from tests.native.conftest import package as package  # a fixture
 
 ORDINARY = tuple(torch.randn(12, generator=torch.Generator().manual_seed(3), dtype=torch.float64).mul(1.7).tolist())
 EXTREME = (0.0, -0.0, 1e-300, -1e-300, 1e-8, 0.5, 1.0, -1.0, 2.0, 11.99, 12.01, 19.5, -19.5, 1e4, -1e4, 1e15, -1e15)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 
 @pytest.fixture(params=["at once", "by pointers"])

@@ -4,7 +4,7 @@ import importlib
 
 import torch
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 from tests.native.running import only_kernels
 
 CONDITIONS = """

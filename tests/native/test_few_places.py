@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

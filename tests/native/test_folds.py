@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 SPECS = """
 from sympy import acos, asin, asinh, atan, atan2, atanh, cosh, digamma, erfinv, loggamma, polygamma, sinh

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 from tests.native.running import only_kernels
 
 OTHER = 12345  # a user who is not this one

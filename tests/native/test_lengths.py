@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.filterwarnings("error")]
 

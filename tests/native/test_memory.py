@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 
 @pytest.fixture(scope="module")

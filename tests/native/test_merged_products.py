@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from derive.verify.subjects import tensors_in
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels", "threads")
 

@@ -14,7 +14,7 @@ from derive.catalogue import find
 from derive.emit import cheapest
 from derive.output.package import write_package
 from derive.pipeline import derive_op
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 SHARED = {
     "__init__.py", "_support.py", "_workspace.py", "_library.py", "_native.py", "_operators.py",

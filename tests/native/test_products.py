@@ -16,7 +16,7 @@ from torch import Tensor
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.ir.program import Call, Program, Read
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels", "threads")
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 SPECS = """
 from derive import *

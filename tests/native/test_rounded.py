@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 SPECS = """
 from derive import *

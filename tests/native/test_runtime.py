@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels")
 

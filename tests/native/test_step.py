@@ -12,7 +12,7 @@ from torch import Tensor
 from derive.backends.cpu.step import descent
 from derive.catalogue import find
 from derive.pipeline import derive_op
-from tests.native.conftest import Package
+from tests.conftest import Package
 from tests.native.running import only_kernels
 
 PARAMETERS = 7

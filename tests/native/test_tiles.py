@@ -18,7 +18,7 @@ from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.statements.scales import with_scales
 from derive.ir.nodes.products import product_factors
 from derive.ir.program import Call, Num, Program, Read
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 pytestmark = pytest.mark.usefixtures("kernels", "threads")
 

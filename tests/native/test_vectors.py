@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.native.conftest import Package
+from tests.conftest import Package
 
 SPECS = """
 from sympy import acos, asin, atan, atan2, digamma, erfinv, loggamma
