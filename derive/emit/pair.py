@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from sympy import Expr
 
+from derive.backends.code import Text
 from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.torch.between import made_twice
 from derive.backends.torch.choices import choices_first
@@ -91,12 +92,11 @@ class Pair:
             forward, backward = with_shares(forward_in_float64(forward, backward, kept)), with_shares(backward)
         self.twice = made_twice(forward, backward, [e.name for e in self.op.equations])
 
-        def codes(program: Program, known: Layouts) -> list[str]:
-            like = self._like if program is forward else self.cotangents[0]
-            return [line.code for line in self._print(program, known, like).lines]
+        def lines_of(program: Program, known: Layouts) -> list[Line]:
+            return self._print(program, known, self._like if program is forward else self.cotangents[0]).lines
 
         self.forward_layouts, self.backward_layouts = with_fewest_views(
-            (forward, backward), lambda plain: self._laid_out(forward, backward, kept, plain), codes
+            (forward, backward), lambda plain: self._laid_out(forward, backward, kept, plain), lines_of
         )
         self.filled = filled(d.op, self.op, forward)
         self.checked_lengths = (*self.op.requirements, *left_to_check(d.op, self.op, forward))
@@ -234,10 +234,10 @@ class Pair:
         lines, sizes = list(printed.lines), list(printed.sizes)
         for name, of in guarding(self.op).items():
             code = self.names.tensors.get(name, name)
-            at = next((k for k, line in enumerate(lines) if line.code.startswith(f"{code} = ")), None)
+            at = next((k for k, line in enumerate(lines) if line.made == code), None)
             if at is not None and (name not in printed.checked or of.name not in explained):
                 assert of.ranges_over is not None
-                lines.insert(at + 1, Line(self._index_check(of.name, code, of.ranges_over.base)))
+                lines.insert(at + 1, Line(Text(self._index_check(of.name, code, of.ranges_over.base))))
                 sizes.append(of.ranges_over.base)
         return Printed(lines, sizes, printed.checked)
 

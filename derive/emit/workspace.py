@@ -28,7 +28,7 @@ class _Named:
 
 def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Function:
     """The backward once more, its gradients written into tensors of the caller's."""
-    made = {line.code.partition(" = ")[0] for line in pair.backward_printed.lines}
+    made = {line.made for line in pair.backward_printed.lines}
     needs = pair.needs
     assert needs is not None
     places = {_place(g, len(gradients), "out"): k for k, g in enumerate(gradients)}
@@ -54,7 +54,7 @@ def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Fu
 
 def forward_out(pair: Pair, kernels: Native | None) -> Function:
     """The forward once more, what it computes written where an earlier call's results lie."""
-    made = {line.code.partition(" = ")[0] for line in pair.forward_printed.lines}
+    made = {line.made for line in pair.forward_printed.lines}
     outputs = [pair.names.tensors.get(o, o) for o in pair.d.op.outputs]
     places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
     places = {f.name: f"out[-1].{f.name}" for f in pair.saved} | places

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from derive.backends.code import call
 from derive.backends.values import Dims, Value
 from derive.ir.lowering.raising import is_finite_number
 from derive.ir.nodes.arithmetic import ZERO
@@ -29,8 +30,8 @@ def kept_above(printer: Printer, node: Call, order: Dims) -> Value | None:
     asked, value = printer.value(x, order), _whole(printer, node.args[1], order)
     if value is None or asked.dims != order or not printer.dtypes.is_real(x) or not printer.fuse:
         return None
-    made = Value(f"torch.ops.aten.threshold_backward({value.code}, {asked.code}, {printer.number(least)})", order)
-    return printer.owned(node, made)
+    made = call("torch.ops.aten.threshold_backward", value, asked, printer.number(least))
+    return printer.owned(node, Value(made, order))
 
 
 def _whole(printer: Printer, node: Node, order: Dims) -> Value | None:
