@@ -146,6 +146,8 @@ class Infix(Code):
             left += 1
         elif self.sign not in _LOGIC:
             right += 2 if left == PRODUCT and self.sign != "@" and has_product(self.right) else 1
+        if self.sign in _LOGIC and isinstance(self.left, Infix) and self.left.sign == self.sign:
+            left = COMPARISON
         return f"{self.left.inside(left)} {self.sign} {self.right.inside(right)}"
 
 

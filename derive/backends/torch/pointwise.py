@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial, reduce
 
 from derive.backends.code import (
     ATOM,
@@ -67,7 +68,7 @@ def _condition(fn: str, args: list[Value], dims: Dims) -> Value:
     if fn == "not":
         code: Code = Prefix("not " if scalar else "~", args[0].code, apart=not scalar)
     else:
-        code = infix(_LOGIC.get(fn) or _COMPARED[fn], *args)
+        code = reduce(partial(infix, _LOGIC.get(fn) or _COMPARED[fn]), (a.code for a in args))
     return Value(code, dims, scalar, boolean=True)
 
 

@@ -16,7 +16,7 @@ from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reads.slices import behind, flipped, span, subscript
 from derive.backends.torch.reductions.frames import frames_added
 from derive.backends.turned import forwards
-from derive.backends.values import Dims, Line, is_pack, permute, unsqueeze
+from derive.backends.values import Dims, Line, Value, is_pack, permute, unsqueeze
 from derive.ir.nodes.products import is_tensor
 from derive.ir.nodes.walking import index_axes, node_axes, reads, walk
 from derive.ir.program import (
@@ -99,32 +99,46 @@ def through_windows(printer: Printer, s: Scatter, name: Name, target: Code) -> b
 def _side_by_side(printer: Printer, s: Scatter, name: Name, target: Code) -> bool:
     """The line that adds windows of which one begins where the other ends, as they lie; False for others.
 
+    They are a view of what is added to; what is the same all over each is repeated along rows, which torch copies fast.
     What is computed at each place of a window is added place by place.
     """
-    if not isinstance(s.value, Read) or any(map(is_pack, s.axes)):
-        return False
     order: list[str] = []
-    pieces, merged = [ALL] * len(s.axes), list[int]()
+    windows: dict[int, tuple[str, str]] = {}
     for k, i in enumerate(s.slots):
         steps = printer.sizes.ordered(i) if isinstance(i, Window) and len(i.steps) == 2 else []
-        start = printer.number(i.offset) if isinstance(i, Window) else ""
-        if steps and steps[1][1] == 1 and printer.known(steps[1][0]) == steps[0][1] > 1 and start.isdecimal():
-            merged.append(len(order))
-            order += [axis for axis, _ in steps]
-            pieces[k] = Slice("" if start == "0" else start, behind(start, steps[0][1], printer.size(steps[0][0])))
+        if steps and steps[1][1] == 1 and printer.known(steps[1][0]) == steps[0][1] > 1:
+            windows[k] = steps[0][0], steps[1][0]
+            order += windows[k]
         elif isinstance(i, str):
             order.append(i)
         else:
             return False
-    if not merged or set(order) != set(node_axes(s.value)) or len(set(order)) < len(order):
+    axes, taps = set(node_axes(s.value)), {tap for _, tap in windows.values()}
+    if not windows or any(map(is_pack, s.axes)) or len(set(order)) < len(order) or not axes <= set(order):
         return False
-    value = printer.full(s.value, tuple(order))
-    for at in reversed(merged):
-        value = value.method("flatten", at, at + 1)
+    starts = {k: printer.number(i.offset) for k, i in enumerate(s.slots) if isinstance(i, Window)}
+    if (axes & taps and not isinstance(s.value, Read)) or not all(start.isdecimal() for start in starts.values()):
+        return False
+    pieces: list[Code] = [ALL] * len(s.axes)
+    for k, (place, tap) in windows.items():
+        step = printer.known(tap) or 1
+        pieces[k] = Slice("" if starts[k] == "0" else starts[k], behind(starts[k], step, printer.size(place)))
+    place, tap = list(windows.values())[-1]
+    repeated = order[-1] == tap and tap not in axes and place in axes
+    order = order[:-1] if repeated else order
+    value = printer.value(s.value, tuple(order))
+    value = printer.full(s.value, tuple(order)) if value.boolean or value.weak or value.scalar else value
+    if repeated:
+        value = value.method("repeat_interleave", printer.size(tap), len(value.dims) - 1)
     if s.onto is None:
         printer.line(name, target)
-    sign = "=" if _nothing_there(printer, s) else "+="
-    printer.line(Item(name, tuple(subscript(pieces))), value, sign, str(s))
+    view, onto = Value(Item(name, tuple(subscript(pieces)))), not _nothing_there(printer, s)
+    for window in list(windows.values())[: -1 if repeated else None]:
+        view = view.method("unflatten", order.index(window[0]), printer.shape(window))
+    if isinstance(view.code, Item):
+        printer.line(view.code, value, "+=" if onto else "=", str(s))
+    else:
+        printer.line(None, view.method("add_" if onto else "copy_", value), note=str(s))
     return True
 
 
@@ -249,12 +263,14 @@ def _laid_by_tap(
         return None
     if tail and ({*rest, *tail} & set(moving) or {*rest, *tail} >= set(inner)):
         return None
-    name = printer.unused(f"{printer.names.get(node.name, node.name)}_by_{'_'.join(own)}".replace("'", "_"))
     dims = (*own, *rest, *tail)
     laid = unsqueeze(permute(printer.stored(node.name), (*own, *rest)), (*own, *rest, *[None] * len(tail)))
-    spread = printer.spread(laid, dims) if tail else laid
-    printer.layouts.dims[name] = dims
-    printer.line(name, spread.method("contiguous"))
+    spread = (printer.spread(laid, dims) if tail else laid).method("contiguous")
+    made = next((x.made for x in printer.lines if x.value == spread.code and not x.part_of), None)
+    name = made or printer.unused(f"{printer.named(node.name)}_by_{'_'.join(own)}".replace("'", "_"))
+    if made is None:
+        printer.layouts.dims[name] = dims
+        printer.line(name, spread)
     return Read(name, dims)
 
 
