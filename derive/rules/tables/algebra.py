@@ -34,7 +34,7 @@ DENOMINATORS = (
 """What cancels over one denominator is not subtracted in numbers."""
 
 GRADIENTS = (COMPLEMENTS, DENOMINATORS)
-"""For the terms of a gradient, each set where it is cheaper."""
+"""For the terms of a gradient, each set where it is cheaper (`collapse/whole_form.py`)."""
 
 SHORTER = (*WHOLES, *GUARDS)
-"""For the terms of a gradient, always: none of them costs anything."""
+"""For the terms of a gradient, always: none of them costs anything (`collapse/chain.py`)."""
