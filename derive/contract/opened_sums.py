@@ -129,6 +129,11 @@ class Common:
     places: tuple[int, ...]
     names: Renaming
 
+    @property
+    def others(self) -> list[Node]:
+        """The other sum's factors beside these."""
+        return [f for k, f in enumerate(self.other.written) if k not in self.places]
+
     def whole(self, pattern: Opened, core: Collection[int]) -> bool:
         """Whether the other sum has all these factors, and can name each of their axes as it is written."""
         axes = {a for k in core for a in node_axes(pattern.written[k])}
