@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.matching import reading
 from derive.ir.nodes.naming import stem_of
 from derive.ir.nodes.other_axes import uncopied
 from derive.ir.nodes.products import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
@@ -60,7 +61,7 @@ def share(program: Program) -> Program:
         for s in statements[first:]:
             value = s.value
             for n in nodes if s is not named else ():
-                value = put(value, n, read_as(named, n))
+                value = put(value, n, reading(named, n) or n)
             s = s if value is s.value else replace(s, value=value)
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
@@ -89,14 +90,6 @@ def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
                 s = replace(s, value=put(s.value, n, alike))
         out.append(s)
     return out
-
-
-def read_as(named: Assign, node: Node) -> Read:
-    """The named tensor for a node that is the same but for the names of its axes."""
-    if node == named.value:
-        return Read(named.name, named.axes)
-    renamed = dict(zip(_axes_in_turn(named.value), _axes_in_turn(node), strict=True))
-    return Read(named.name, tuple(renamed.get(a, a) if isinstance(a, str) else a for a in named.axes))
 
 
 def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
