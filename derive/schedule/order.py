@@ -7,13 +7,11 @@ from functools import partial
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.contract.contraction_order import pairwise
-from derive.contract.distributing import distributed
+from derive.contract.distributivity import distributed, joined_products, sums_in_turn
 from derive.contract.inlined_in_sums import inlined_in_sums
-from derive.contract.joined_products import joined_products
 from derive.contract.masked_sums import after_sums, before_masks
 from derive.contract.shared_sums import shared_sums, weighted_sums
 from derive.contract.sums_apart import sums_apart
-from derive.contract.sums_in_turn import sums_in_turn
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.nodes.leftovers import under_last_names, without_copies
