@@ -23,10 +23,8 @@ from derive.schedule.close_differences import close_differences
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
-from derive.schedule.numbers_on import numbers_on
-from derive.schedule.numbers_outside import numbers_outside
+from derive.schedule.numbers import numbers_on, numbers_outside, opposites
 from derive.schedule.one_choice import one_choice
-from derive.schedule.opposites import opposites
 from derive.schedule.other_shares import other_shares
 from derive.schedule.own_pairs import without_what_cancels
 from derive.schedule.poles_met import with_poles_met
