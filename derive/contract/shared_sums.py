@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from derive.contract.divided_factors import as_product
 from derive.contract.opened_sums import Common, Known, Opened, common, is_product, is_view, opened
 from derive.decisions import GAIN, NAMED
 from derive.facts.costs.cost import cheaper, node_work
@@ -22,7 +21,7 @@ from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.naming import name_of
 from derive.ir.nodes.other_axes import plain, with_axes
-from derive.ir.nodes.products import fraction, is_tensor, product_factors
+from derive.ir.nodes.products import divided_factors, fraction, is_tensor, product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import axes_of, put
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes, reads, uses, walk
@@ -182,7 +181,7 @@ def _from_part(pattern: Opened, part: Assign, over: tuple[str, ...], found: Comm
     done = {a for axis in over for a in index_axes(_at(pattern, axis, found))}
     read = Read(part.name, tuple(_at(pattern, a, found) for a in part.axes))
     rest = tuple(a for a in whole.axes if a not in done)
-    body = as_product(*fraction(multiplied([*found.others, read])))
+    body = divided_factors(*fraction(multiplied([*found.others, read])))
     shorter = Reduce(whole.kind, rest, body) if rest else body
     if whole.kind == inner.kind:
         return shorter
