@@ -16,7 +16,7 @@ from typing import Any
 
 from sympy import And, Basic, Expr, Not, Or, S
 
-from derive.facts.lengths.kept_inside import is_kept_inside
+from derive.facts.domains import Domain
 from derive.facts.lengths.sizes import joined
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
 from derive.ir.terms.asked import asked
@@ -56,7 +56,7 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tu
 
     def index(i: Expr, own: Conditions, dim: Expr | None) -> Expr:
         own = next(c for c in _whole(under[i, dim]) if c <= _about(i, own))
-        if dim is not None and is_kept_inside(i, list(own), dim, lambda length: joined(length, known)):
+        if dim is not None and Domain.under(own, lambda length: joined(length, known)).keeps_inside(i, dim):
             axes = tuple(a for a, _ in sorted(affine(i).steps, key=lambda step: -step[1]))
             stem = "_".join(["place", *(a.base for a in axes)])
         elif isinstance(i, At) and _is_chosen(i, own):

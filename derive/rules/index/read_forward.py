@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from sympy import And, Basic, Eq, Expr, Integer, Mul, S, expand
 
+from derive.facts.domains import is_just_inside
 from derive.facts.interpreter import Facts
-from derive.facts.lengths.kept_inside import says_that_alone
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
 from derive.ir.terms.elements import At
@@ -92,7 +92,7 @@ def _backward(value: Expr, conditions: Sequence[Basic], over: Collection[Axis], 
                 continue
             own = tuple(c for c in conditions if summed in free_axes(c))
             alike = summed if _reads_along(value.atoms(At), summed, dim, dims) else dim
-            if says_that_alone(own, i, alike):
+            if is_just_inside(own, i, alike):
                 yield _Back(i, alike, summed, own)
 
 
@@ -165,7 +165,7 @@ def _filter(r: Reduce, dims: Dims, values: Facts) -> tuple[At, Expr, Axis, Axis,
     place = _kept(i, r.over, free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)})
     conditions = conjuncts(choices[0].condition)
     read = [f for f in factors if isinstance(f, At)]
-    if place is None or not says_that_alone(conditions, i, place if _reads_along(read, dim, place, dims) else dim):
+    if place is None or not is_just_inside(conditions, i, place if _reads_along(read, dim, place, dims) else dim):
         return None
     return at, i, place, dim, factors
 
