@@ -109,6 +109,13 @@ def end_of(i: Expr, way: int) -> Expr:
     return form.offset + Add(*(step * (Size(a) - 1) for a, step in form.steps if step * way > 0))
 
 
+def solved_for(unknown: Expr, difference: Expr) -> Expr | None:
+    """What an axis or a length is where this is 0; None where it stands in it otherwise than once, or minus once."""
+    step = difference.coeff(unknown)
+    rest = difference - step * unknown
+    return -rest / step if step in (1, -1) and not rest.has(unknown) else None
+
+
 def bounds_of(condition: Basic) -> list[Expr]:
     """What is at least 0 where a comparison of places holds, and nowhere else; nothing of another condition."""
     if condition.atoms(At):

@@ -10,10 +10,9 @@ from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
 from derive.rules.index.before_padding import made_before_padding
 from derive.rules.index.before_windows import made_before_windows
-from derive.rules.index.each_place import said_for_each_place
 from derive.rules.index.merged_apart import merged_apart
 from derive.rules.index.padding import padded
-from derive.rules.index.peeling import peeled
+from derive.rules.index.peeling import peeled, said_for_each_place
 from derive.rules.index.selections import selected
 from derive.rules.index.where_they_meet import computed_where_they_meet
 from derive.rules.naming.named_shares import with_named_shares

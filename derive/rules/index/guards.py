@@ -205,13 +205,16 @@ def without_guards(
 ) -> Op:
     """The op with other equations, less the guards that these no longer read by, and what they ask of lengths."""
     guards, read = guards_of_places(equations), {at.name for e in equations for at in e.reads}
+    return with_lengths(op, [e for e in equations if e.name not in guards or e.name in read], sizes, needs)
+
+
+def with_lengths(op: Op, equations: Sequence[Equation], sizes: Iterable[SizeRule], needs: Iterable[Requirement]) -> Op:
+    """The op with other equations, and what these ask of lengths."""
     known = {r.axis for r in op.sizes}
-    return replace(
-        op,
-        equations=tuple(e for e in equations if e.name not in guards or e.name in read),
-        sizes=(*op.sizes, *(r for r in sizes if r.axis not in known)),
-        requirements=tuple(dict.fromkeys((*op.requirements, *needs))),
-    )
+    sizes = (*op.sizes, *(r for r in sizes if r.axis not in known))
+    asked = {(r.left, r.relation, r.right): r for r in reversed((*op.requirements, *needs))}
+    needs = tuple(reversed(asked.values()))
+    return replace(op, equations=tuple(equations), sizes=sizes, requirements=needs)
 
 
 def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:

@@ -7,7 +7,7 @@
   is left to be read of a tensor with zeros around it.
 - What is something else there is joined to what is between: `where(eq(t, 0), x[n, size(t) - 1], x[n, t - 1])`, a
   boundary that is periodic, is `concat(x[n, size(t) - 1], x[n, t_inner], along=t)`, as is a choice inside another for
-  the other end.
+  the other end. So it is with each place of an axis that has a few.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from sympy import Add, And, Basic, Expr, Integer, Mul, Not, S, expand
+from sympy import Add, And, Basic, Dummy, Expr, Integer, Mul, Not, S, expand
 
+from derive.decisions import PLACES_SAID
 from derive.facts.domains import Ends, Segment, about_one_end, bounds_of, ends_of, says_only_inside
 from derive.facts.interpreter import facts_of
 from derive.facts.lengths.requirements import strongest
@@ -27,7 +28,7 @@ from derive.ir.terms.choices import Concat, Where, conjuncts
 from derive.ir.terms.elements import At, Delta, Tensor, at_index, reads_of
 from derive.ir.terms.indices import Merge, Part, Prefix
 from derive.ir.terms.names import free_name, new_name
-from derive.rules.index.guards import guards_of_places, without_guards
+from derive.rules.index.guards import guards_of_places, with_lengths, without_guards
 
 
 def peeled(op: Op) -> Op:
@@ -389,3 +390,38 @@ def _chosen_in(value: Basic, s: Segment) -> Expr:
     if not value.args or isinstance(value, At):
         return value
     return value.func(*(_chosen_in(a, s) for a in value.args))
+
+
+# --- each place of a few -----------------------------------------------------------------------------------
+
+
+def said_for_each_place(op: Op) -> Op:
+    """The same op with what depends on the place along an axis of a few places said for each, and joined.
+
+    Where `r` has two places, `where(eq(r, 0), -z[t, 1], z[t, 0])` is `concat(-z[t, 1], z[t, 0], along=r)`. As it is
+    written both would be computed at both places, and the gradient of each summed over what is 0.
+    """
+    taken, names = {r.axis.base for r in op.sizes}, op.names
+    one = [Axis(free_name(f"place_{k}", taken), fixed=1) for k in range(PLACES_SAID)]
+    equations = [part for e in op.equations for part in _for_each_place(e, one, names)]
+    places = dict.fromkeys(a for e in equations if e.kind == "concat" for a in e.over if a in one)
+    return with_lengths(op, equations, map(SizeRule, places), ())
+
+
+def _for_each_place(e: Equation, one: list[Axis], names: set[str]) -> Iterator[Equation]:
+    """The equation with a piece for each place of an axis; `one` are axes of one place. What is merged, is so then."""
+    asked = free_axes(e.body.xreplace({at: Dummy() for at in e.reads}))
+    for axis in e.axes if e.kind is None and e.is_over_axes and not e.target.is_integer else ():
+        own = [i for at in e.reads for i in at.index if axis in free_axes(i)]
+        few = axis.fixed is not None and 1 < axis.fixed <= PLACES_SAID and axis in asked
+        if few and all(free_axes(i) == {axis} and not i.atoms(At) for i in own):
+            pieces = [e.body.xreplace({axis: Integer(k)}) for k in range(axis.fixed or 0)]
+            if all(free_axes(p) == set(e.axes) - {axis} for p in pieces):
+                over = tuple(one[: len(pieces)])
+                joined = replace(e, index=e.axes, body=Concat(axis, *pieces), kind="concat", over=over)
+                if not e.is_plain:
+                    joined = replace(joined, target=Tensor(new_name(f"{e.name}_apart", names)), given=False)
+                    yield joined
+                yield joined if e.is_plain else replace(e, body=joined.left)
+                return
+    yield e
