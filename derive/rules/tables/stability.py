@@ -52,10 +52,11 @@ SOFTPLUS = (
 """The largest exponent of two is taken off. Beside a third term the maximum stays, which may cancel that."""
 
 STABLE = (*SIGMOIDS, *LOG_COSINES, *SOFTPLUS)
+"""Of what an author writes, before the chain rule (`rules/stability/stable.py`)."""
 
 NEAR_ONE = (
     Row("expm1", "c*exp(u) - c => c*expm1(u)", when="number(c)", stability=True),
     Row("expm1", "c*expm1(u) + c => c*exp(u)", when="number(c)", stability=True),
     Row("log1p", "log(1 + u) => log1p(u)", when="varies(u)", stability=True),
 )
-"""What is close to 1 and loses its digits beside it."""
+"""What is close to 1 and loses its digits beside it, of what an author writes (`rules/stability/near_one.py`)."""
