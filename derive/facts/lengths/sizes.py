@@ -9,7 +9,7 @@ from types import MappingProxyType
 from sympy import Add, Basic, Expr, Integer, Min, Mul, S, expand, floor
 
 from derive.errors import DeriveError
-from derive.facts.lengths.kept_inside import both_ends_kept, end_of
+from derive.facts.domains import Domain, end_of
 from derive.ir.equations import Equation, Operand, SizeRule
 from derive.ir.terms.axes import Axis, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat, conjuncts
@@ -275,7 +275,7 @@ def _in_front(i: Expr, dim: Expr, kept: Kept) -> Expr:
     It may lie as far beyond the last: of padding, both ends have the same.
     """
     asked = kept.get(i, ()) if isinstance(dim, Axis) else ()
-    both = bool(asked) and all(both_ends_kept(i, conditions, dim) for conditions in asked)
+    both = bool(asked) and all(Domain.under(conditions).keeps_both_ends(i, dim) for conditions in asked)
     return -end_of(i, -1) if both else S.Zero
 
 
