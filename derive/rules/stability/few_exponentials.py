@@ -19,9 +19,9 @@ from derive.ir.terms.elements import At
 from derive.ir.terms.functions import capped, log1p, logaddexp, softplus
 from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.names import free_name
-from derive.rules.splitting import axes_of_part, own_equation
+from derive.rules.splitting import axes_of_part, own_equation, without_unread
 from derive.rules.stability.exponentials import exponent_of, has_gradient, is_left_out, may_be_large, weights
-from derive.rules.stability.largest_off import LEAST, without_unread
+from derive.rules.stability.largest_off import LEAST
 
 
 def with_few_exponentials(op: Op) -> Op:

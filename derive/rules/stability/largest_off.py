@@ -22,7 +22,7 @@ from derive.ir.terms.elements import At
 from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.names import free_name
 from derive.ir.terms.reductions import Reduce
-from derive.rules.splitting import axes_of_part, own_equation, split_name
+from derive.rules.splitting import axes_of_part, own_equation, split_name, without_unread
 from derive.rules.stability.exponentials import exponent_of, exponentials, has_gradient, may_be_large, weights
 from derive.rules.stability.less_largest import LessLargest
 
@@ -113,16 +113,6 @@ def _with_made(less: LessLargest, equations: list[Equation]) -> tuple[Equation, 
     names = {e.name for e in made}
     first = next(k for k, e in enumerate(equations) if any(at.name in names for at in e.reads))
     return (*equations[:first], *made, *equations[first:])
-
-
-def without_unread(op: Op, before: Op) -> Op:
-    """The op without what nothing reads any more, as exponentials that are too large."""
-    while True:
-        read, was = ({at.name for e in o.equations for at in e.reads} for o in (op, before))
-        rest = tuple(e for e in op.equations if e.name in {*read, *op.outputs} or e.name not in was)
-        if len(rest) == len(op.equations):
-            return op
-        op = replace(op, equations=rest)
 
 
 def _maximum(exponent: Expr, total: Equation, taken: set[str]) -> Equation:

@@ -13,3 +13,9 @@ RELU = (
     Row("relu", "where(u >= v, 0, v - u) => relu(v - u)", when=_REAL),
 )
 """What of a value is above 0. Its slope is known by its value. Not `where(u >= 0, u, 0)`, whose slope at 0 is 1."""
+
+PLACE_SIGNS = (
+    Row("place sign", "u*where(k, 1, -1) => where(k, u, -u)", when="places(k, u)"),
+    Row("place sign", "u*where(k, -1, 1) => where(k, -u, u)", when="places(k, u)"),
+)
+"""What turns a diagonal round; a table of signs is not made."""
