@@ -2,12 +2,13 @@
 
 import ast
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
+import torch
 from mpmath import mp
 from sympy import Eq, Integer, cos, sin, symbols
 
@@ -19,6 +20,7 @@ from derive.rules.engine import Row, fold
 from derive.rules.expressions import expression, rewritings
 from derive.rules.statements import rewritten
 from derive.rules.tables import algebra, piecewise, signs, stability
+from derive.verify.places import FUNCTIONS
 
 TABLES = (algebra, stability, piecewise, signs)
 ROWS = list(dict.fromkeys(
@@ -80,10 +82,15 @@ def computed(side: ast.expr, at: list[dict[str, float]], dtype: type) -> np.ndar
     values = {n: np.array([p[n] for p in at], dtype) for n in at[0]}
 
     def word(name: str, args: list[np.ndarray]) -> np.ndarray:
-        return NUMPY.get(name, getattr(np, name, None))(*args)
+        return (NUMPY.get(name) or getattr(np, name, None) or _of_torch(name))(*args)
 
     with np.errstate(all="ignore"):
         return np.broadcast_to(fold(side, word, values.__getitem__, lambda n: dtype(float(n))), len(at))
+
+
+def _of_torch(name: str) -> Callable[..., np.ndarray]:
+    """A function that NumPy lacks."""
+    return lambda *args: FUNCTIONS[name](*(torch.from_numpy(a.copy()) for a in args)).numpy()
 
 
 def is_law(row: Row, right: ast.expr) -> bool:
