@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from derive.backends.code import Code, call
 from derive.backends.values import Value, is_pack, permute
-from derive.contract.divided_factors import as_product
 from derive.ir.nodes.arithmetic import multiplied
-from derive.ir.nodes.products import fraction, product_factors
+from derive.ir.nodes.products import divided_factors, fraction, product_factors
 from derive.ir.nodes.walking import by_axes_once, node_axes
 from derive.ir.program import Call, Node, Read, Reduce, Scatter
 
@@ -104,8 +103,8 @@ def _sides(value: Node, first: str, second: str) -> tuple[Node, Node] | None:
     left, under = ([f for f in part if second not in node_axes(f)] for part in (up, below))
     if any(first in node_axes(f) for f in (*right, *over)) or not any(first in node_axes(f) for f in left) or not right:
         return None
-    column = as_product(left, under)
-    return (Call("neg", (column,)) if sign else column), as_product(right, over)
+    column = divided_factors(left, under)
+    return (Call("neg", (column,)) if sign else column), divided_factors(right, over)
 
 
 def _rows(printer: Printer, node: Node, dims: tuple[str, ...]) -> Value:
