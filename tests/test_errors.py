@@ -380,7 +380,7 @@ def test_one_name_is_not_an_input_and_an_equation(tmp_path: Path) -> None:
         load_file(named(tmp_path, input="torch", output="torch"))
 
 
-@pytest.mark.parametrize("name", ["torch", "out", "found"])
+@pytest.mark.parametrize("name", ["torch", "out", "found", "zip"])
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 def test_an_input_of_any_name_in_a_package(name: str, backend: str, tmp_path: Path) -> None:
     """With kernels, and functions that write over old results, whose parameter is `out_` beside an input `out`."""

@@ -13,7 +13,7 @@ from derive.backends.dependence import is_linear
 from derive.emit.checks import ranges, shape
 from derive.emit.header import docstring, escaped, summary
 from derive.emit.model import Field, Function, Module
-from derive.emit.names import Names
+from derive.emit.names import CALLED, Names
 from derive.emit.pair import Pair
 from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
@@ -185,12 +185,6 @@ def _told(function: Function) -> Function:
     return replace(function, decorators=tuple(f"kernel_{d}" for d in function.decorators))
 
 
-CALLED = ("add_skewed_", "as_float64", "at_places", "convolve", "correlated_images", "fill_diagonal_",
-          "filtered_images", "of_numbers", "over_windows", "pair_distances", "places_of", "polynomial", "powers",
-          "ratio_of", "rows_by_matrices", "run_sums", "skewed", "spread_over_windows", "stacked_last", "sum_of_few",
-          "sum_of_products", "sum_of_rows", "sums_of_outer", "weighed_distances", "where_by_bits",
-          "window_sums")  # fmt: skip
-"""What a module imports where its code calls it."""
 _HOMES = {
     **dict.fromkeys(CALLED, "_functions"),
     **dict.fromkeys(("Kernel", "kernel_in_float32", "kernel_writes_out", "torch_only"), "_native"),

@@ -19,16 +19,19 @@ from derive.ir.terms.windows import Affine, longest
 from derive.notation.annotations import title
 from derive.pipeline import Derivation
 
-OURS = frozenset({
-    "self", "found", "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
-    "check_shapes", "check_given", "check_index", "check_length", "explains_index", "in_float32", "ratio_of",
-    "places_of", "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "without_values", "needed_of",
-    "FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices",
-    "run_sums", "sums_of_outer", "convolve", "correlated_images", "fill_diagonal_", "filtered_images",
-    "weighed_distances", "where_by_bits", "skewed", "add_skewed_", "at_places",
-    "window_sums", "spread_over_windows", "over_windows", "stacked_last", "sum_of_few",
-    "sum_of_products", "sum_of_rows", "polynomial", "powers",
+CALLED = frozenset({
+    "add_skewed_", "as_float64", "at_places", "convolve", "correlated_images", "fill_diagonal_", "filtered_images",
+    "of_numbers", "over_windows", "pair_distances", "places_of", "polynomial", "powers", "ratio_of",
+    "rows_by_matrices", "run_sums", "skewed", "spread_over_windows", "stacked_last", "sum_of_few", "sum_of_products",
+    "sum_of_rows", "sums_of_outer", "weighed_distances", "where_by_bits", "window_sums",
 })  # fmt: skip
+"""What a module imports where its code calls it."""
+OURS = CALLED | {
+    "self", "found", "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
+    "check_shapes", "check_given", "check_index", "check_length", "explains_index", "in_float32",
+    "once_differentiable", "sum", "range", "zip", "abs", "min", "max", "widened", "without_values", "needed_of",
+    "FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP",
+}  # fmt: skip
 """Names that generated modules use themselves."""
 
 
