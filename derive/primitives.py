@@ -1,11 +1,14 @@
 """The functions of the notation and of programs: a row has all that is known of one by its name.
 
 Formulas are texts in `x`; of two arguments, in `x` and `y`. To add a function is to add a row: PyTorch calls it by its
-name, and C, Python and the browser compute what it means where the row has nothing better.
+name, and C, Python and the browser compute what it means where the row has nothing better: `means` as SymPy rewrites
+it, which turns `erfc(-x)` into `2 - erfc(x)`; `in_c()` shows it. Where digits matter, `means` says it in pieces.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,27 +30,26 @@ class Primitive:
     """One function. What a row leaves out is unknown, or is what SymPy or a class in `ir/terms` says."""
 
     name: str  # of its class, and of its calls in a program
-    word: str = ""  # where a spec has it from: "derive" or "sympy"; "" is no word
+    word: str = ""  # where a spec has it from: "derive" (and docs/notation.md says so) or "sympy"; "" is no word
     arity: int = 1
     means: str = ""  # by functions of SymPy's, computed so where nothing else is said
-    slope: str = ""  # the derivative by `x`, where the value is `y`; of two arguments, both derivatives
+    slope: str = ""  # by functions of this table: by `x`, where the value is `y`; of two arguments, by both
     slope_by_value: str = ""  # the derivative by `y` alone
     latex: str = ""  # what stands before brackets, or has {x} and {power}; "" is the name
     torch: str = ""  # its name in `torch`, or a call with {x}; "" is the same name
     number: str = ""  # of Python's number {x}; "" is the function of `math`, or else of a tensor
     everywhere: bool = False  # `math` refuses no number
-    units: float | None = None  # what native.h takes an element (backends/cpu/work.py); None: by its meaning
+    units: float | None = None  # what native.h takes an element (backends/cpu/work.py); None: that of `means`
     js: str = ""  # in the browser
     work: float = 1.0  # in multiplications, by which backwards are ranked
-    dear: bool = False  # on a CPU PyTorch takes longer than to write a tensor and read it again: 14 multiplications
+    dear: bool = False  # in PyTorch, on a CPU, slower than 14 multiplications: than to write a tensor and read it again
     slope_work: float = 2.0  # elementary operations of PyTorch's backward kernel
     low: float = -math.inf  # no value is below it, -0 included where that is 0
     high: float = math.inf
-    positive: bool = False  # of all real numbers, on paper
     at_0: float | None = None
     at_minus_infinity: float | None = None
-    finite: str = ""  # FINITE: it and its slope are where the argument is; ENTIRE: but for what is too large
-    is_open: bool = False  # its values reach neither end
+    finite: str = ""  # FINITE, `tanh`: it and its slope are where the argument is; ENTIRE, `exp`: but for overflow
+    is_open: bool = False  # on paper it reaches neither end: a value that is one has been rounded
     only_0: bool = False  # it is 0 at 0, and at no other number
     rises: bool = False  # larger numbers never give smaller values
     takes: tuple[float, float] = (-math.inf, math.inf)  # it is a number between these two
@@ -73,6 +75,11 @@ class Primitive:
         return bool(self.finite) and not self.chooses
 
     @property
+    def positive(self) -> bool:
+        """Whether it is above 0 on paper, of every real number."""
+        return self.low > 0 or (self.low == 0 and self.is_open)
+
+    @property
     def is_within_one(self) -> bool:
         return self.is_smooth and self.low >= -1 and self.high <= 1
 
@@ -94,21 +101,21 @@ ROWS = (
               low=-1, high=1, at_0=0, at_minus_infinity=-1, finite=FINITE, is_open=True, only_0=True, rises=True),
     Primitive("sigmoid", "derive", means="1 / (1 + exp(-x))", slope="y * (1 - y)", slope_by_value="y * (1 - y)",
               latex=r"\sigma", number="(math.exp(min({x}, 0)) / (1 + math.exp(-abs({x}))))", js="sigmoid(x)", units=4,
-              work=4, slope_work=3, low=0, high=1, positive=True, at_minus_infinity=0, finite=FINITE,
+              work=4, slope_work=3, low=0, high=1, at_minus_infinity=0, finite=FINITE,
               is_open=True, rises=True),
     Primitive("softplus", "derive", means="log(1 + exp(x))", slope="sigmoid(x)",
               torch="functional.softplus({x}, threshold=40)", number="(max({x}, 0) + math.log1p(math.exp(-abs({x}))))",
               js="Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))", units=7, work=4, dear=True, slope_work=5, low=0,
-              positive=True, at_minus_infinity=0, finite=FINITE, is_open=True, rises=True),
+              at_minus_infinity=0, finite=FINITE, is_open=True, rises=True),
     Primitive("logaddexp", "derive", 2, means="log(exp(x) + exp(y))", slope="sigmoid(x - y); sigmoid(y - x)", units=8,
               work=4, finite=FINITE),
     Primitive("erf", "derive", everywhere=True, js="erf(x)", units=5, work=4, slope_work=7, low=-1, high=1, at_0=0,
               at_minus_infinity=-1, finite=FINITE, is_open=True, only_0=True, rises=True),
     Primitive("erfc", "sympy", means="erfc(x)", slope="-2 * exp(-(x**2)) / sqrt(pi)", everywhere=True, js="erfc(x)",
-              units=40, work=4, low=0, high=2, positive=True, at_minus_infinity=2, finite=FINITE, is_open=True),
+              units=40, work=4, low=0, high=2, at_minus_infinity=2, finite=FINITE, is_open=True),
     Primitive("erfcx", "derive", torch="special.erfcx", means="where(x < 12, exp(x**2) * erfc(x), 1 / sqrt(pi) / (x + "
               "0.5 / (x + 1 / (x + 1.5 / (x + 2 / (x + 2.5 / (x + 3 / x)))))))",  # Laplace's continued fraction
-              slope="2 * x * y - 2 / sqrt(pi)", work=4, low=0, positive=True, finite=ENTIRE),
+              slope="2 * x * y - 2 / sqrt(pi)", work=4, low=0, finite=ENTIRE, is_open=True),
     Primitive("erfinv", "sympy", units=20, work=4, at_0=0, only_0=True, takes=(-1, 1)),
     Primitive("sin", "derive", units=10, work=3, slope_work=4, low=-1, high=1, at_0=0, finite=FINITE,
               is_periodic=True),
@@ -170,8 +177,15 @@ def names(holds: Callable[[Primitive], object]) -> frozenset[str]:
 
 
 def formula(text: str, words: dict[str, Any]) -> Callable[..., Any]:
-    """A row's text as a function of `x` and `y`, in the words of that space."""
-    function: Callable[..., Any] = eval(f"lambda x, y=None: {text}", words)
+    """A row's text as a function of `x` and `y`, in these words. Raises RuntimeError, with the text, else."""
+    try:
+        tree = ast.parse(f"lambda x, y=None: {text}", mode="eval")
+    except SyntaxError as error:
+        raise RuntimeError(f"primitives.py, {text!r}: {error.msg}") from None
+    known = {*words, *vars(builtins), "x", "y"}
+    for name in (n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id not in known):
+        raise RuntimeError(f"primitives.py, {text!r}: {name} is no word there")
+    function: Callable[..., Any] = eval(compile(tree, "primitives.py", "eval"), words)
     return function
 
 

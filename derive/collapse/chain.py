@@ -31,7 +31,7 @@ from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
 from derive.ir.terms.products import factors_of, without
 from derive.ir.terms.reductions import Sigma
 from derive.rules.expressions import Names, rewritten
-from derive.rules.tables.algebra import WHOLES
+from derive.rules.tables.algebra import SHORTER
 from derive.schedule.definitions import Definition
 
 
@@ -210,8 +210,9 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
     yield "relation", value, "; ".join(str(r) for r in used)
     value, powers = raised(value, laws.bases)
     yield "power", value, "; ".join(powers)
-    value, why = rewritten(value, WHOLES, laws.names)
-    yield "whole", value, why
+    for row in SHORTER:
+        value, why = rewritten(value, (row,), laws.names)
+        yield row.name, value, why
     value, sides = use_sides(value, laws.extrema)
     yield "side", value, "; ".join(sides)
     if laws.masked:

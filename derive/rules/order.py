@@ -10,21 +10,16 @@ from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
 from derive.rules.index.before_padding import made_before_padding
 from derive.rules.index.before_windows import made_before_windows
-from derive.rules.index.each_place import said_for_each_place
-from derive.rules.index.inner_choices import chosen_between_ends
-from derive.rules.index.inner_places import between_ends
-from derive.rules.index.joined_ends import joined_at_ends
 from derive.rules.index.merged_apart import merged_apart
 from derive.rules.index.padding import padded
+from derive.rules.index.peeling import peeled, said_for_each_place
 from derive.rules.index.selections import selected
 from derive.rules.index.where_they_meet import computed_where_they_meet
 from derive.rules.naming.named_shares import with_named_shares
 from derive.rules.naming.nested import with_nested_named
 from derive.rules.naming.outside_products import with_factors_outside
 from derive.rules.naming.twins import one_of_each
-from derive.rules.piecewise.numbers_in_choices import with_numbers_in_choices
-from derive.rules.piecewise.place_signs import with_place_signs
-from derive.rules.stability.counterbalanced import with_counterbalanced
+from derive.rules.place_signs import with_place_signs
 from derive.rules.stability.deviations import with_deviations
 from derive.rules.stability.few_exponentials import with_few_exponentials
 from derive.rules.stability.largest_off import with_largest_taken_off
@@ -34,13 +29,12 @@ from derive.rules.stability.squares import with_squares
 from derive.rules.stability.stable import by_stable_functions
 from derive.rules.stability.sums_of_sums import with_sums_of_sums
 from derive.rules.tables.piecewise import RELU
+from derive.rules.tables.stability import COUNTERBALANCED
 
 Rewriting = Callable[[Op], Op]
 
 ENDS: tuple[Rewriting, ...] = (
-    joined_at_ends,
-    between_ends,  # sums and choices that a condition keeps from the ends of an axis need no padding
-    chosen_between_ends,
+    peeled,  # what a condition keeps from the ends of an axis needs no padding
     padded,
 )
 """What reads beyond the ends of an axis, or keeps from them: the lengths that an op asks for are those after it."""
@@ -49,14 +43,13 @@ PLACES: tuple[Rewriting, ...] = (
     said_for_each_place,
     *ENDS,
     computed_where_they_meet,
-    with_numbers_in_choices,
 )
 """Which places of which tensors an equation asks for: all that follows reads indices as they are then."""
 
 DIGITS: tuple[Rewriting, ...] = (
     partial(by_rows, rows=RELU),
     with_squares,
-    with_counterbalanced,  # one exponential of a product of several: it has a largest
+    partial(by_rows, rows=COUNTERBALANCED, kinds=("sum", "mean")),  # of one exponential there is a largest
     with_sums_of_sums,
     with_largest_taken_off,
     with_logs_of_shares,  # which are known by the largest that was taken off

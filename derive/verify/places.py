@@ -136,12 +136,19 @@ def value_at(e: Basic, places: Places, world: World) -> Tensor:
         return _choice(e, places, world)
     if isinstance(e, Function):
         name = type(e).__name__
-        return (world.functions.get(name) or FUNCTIONS[name])(*(value_at(a, places, world) for a in e.args))
+        args = [value_at(a, places, world) for a in e.args]
+        return _wide(world.functions.get(name) or FUNCTIONS[name], args)
     if isinstance(e, Min | Max):
         return reduce(
             torch.minimum if isinstance(e, Min) else torch.maximum, [value_at(a, places, world) for a in e.args]
         )
     return _simple(e, places, world)
+
+
+def _wide(function: Callable[..., Tensor], args: list[Tensor]) -> Tensor:
+    """A function of half precision as PyTorch has it: in float32, then rounded. Some have no kernel for it."""
+    half = [a.dtype for a in args if a.dtype in (torch.float16, torch.bfloat16)]
+    return function(*(a.float() for a in args)).to(half[0]) if half and len(half) == len(args) else function(*args)
 
 
 def _sum_of_what_meets(body: Where, over: Iterable[Axis], places: Places, world: World) -> Tensor:

@@ -12,4 +12,17 @@ RELU = (
     Row("relu", "where(u <= v, 0, u - v) => relu(u - v)", when=_REAL),
     Row("relu", "where(u >= v, 0, v - u) => relu(v - u)", when=_REAL),
 )
-"""What of a value is above 0. Its slope is known by its value. Not `where(u >= 0, u, 0)`, whose slope at 0 is 1."""
+"""What of a value is above 0. Its slope is known by its value. Not `where(u >= 0, u, 0)`, whose slope at 0 is 1.
+
+Of what an author writes (`rules/order.py`)."""
+
+PLACE_SIGNS = (
+    Row("place sign", "u*where(k, 1, -1) => where(k, u, -u)", when="places(k, u)"),
+    Row("place sign", "u*where(k, -1, 1) => where(k, -u, u)", when="places(k, u)"),
+)
+"""What turns a diagonal round, of what an author writes (`rules/place_signs.py`); a table of signs is not made."""
+
+GUARDS = (
+    Row("guard", "where(k, u, v)*where(k, m, n) => where(k, m*u, n*v)", when="number(m) and number(n)"),
+)
+"""What two choices by one condition choose is chosen once."""

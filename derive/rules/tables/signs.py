@@ -21,10 +21,10 @@ SIGNS = (
     Row("sign", "n*(-u) => (-n)*u", when="number(n) and negative(n)"),
     Row("sign", "n/(-u) => (-n)/u", when="number(n) and negative(n)"),
 )
-"""A minus that meets another is none."""
+"""A minus that meets another is none: of programs (`schedule/signs.py`)."""
 
 EXPM1 = (
     Row("expm1", "exp(u) - 1 => expm1(u)", stability=True),
     Row("expm1", "1 - exp(u) => -expm1(u)", stability=True),
 )
-"""Wherever the exponential is not read by itself."""
+"""Wherever the exponential is not read by itself: of programs (`schedule/order.py`)."""

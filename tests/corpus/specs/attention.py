@@ -429,6 +429,40 @@ def relative_keys(f, q: tensor[b, i, d], p: tensor[b, j, d], r: tensor[i, j, d])
     return f.y
 
 
+@op
+def attention_through_a_gate(f, q: tensor[n, t, d], k: tensor[n, s, d], v: tensor[n, s, e], g: tensor[n, t, e]):
+    """Attention whose output passes a gate (Qiu et al., 2025)."""
+    f.a[n, t, s] = sum(q[n, t, d] * k[n, s, d], over=d) / sqrt(size(d))
+    f.m[n, t] = amax(f.a[n, t, s], over=s)
+    f.u[n, t, s] = exp(f.a[n, t, s] - f.m[n, t])
+    f.p[n, t, s] = f.u[n, t, s] / sum(f.u[n, t, s], over=s)
+    f.y[n, t, e] = sigmoid(g[n, t, e]) * sum(f.p[n, t, s] * v[n, s, e], over=s)
+    return f.y
+
+
+@op
+def attention_through_twice_a_gate(f, q: tensor[n, t, d], k: tensor[n, s, d], v: tensor[n, s, e], g: tensor[n, t, e]):
+    """The gate stands beside a number, and what it passes has a name."""
+    f.a[n, t, s] = sum(q[n, t, d] * k[n, s, d], over=d) / sqrt(size(d))
+    f.m[n, t] = amax(f.a[n, t, s], over=s)
+    f.u[n, t, s] = exp(f.a[n, t, s] - f.m[n, t])
+    f.p[n, t, s] = f.u[n, t, s] / sum(f.u[n, t, s], over=s)
+    f.o[n, t, e] = sum(f.p[n, t, s] * v[n, s, e], over=s)
+    f.y[n, t, e] = 2 * sigmoid(g[n, t, e]) * f.o[n, t, e]
+    return f.y
+
+
+@op
+def attention_into_merged_heads(f, q: tensor[n, t, h, d], k: tensor[n, u, h, d], v: tensor[n, u, h, e]):
+    """Attention whose heads are one axis of its output."""
+    f.s[n, h, t, u] = sum(q[n, t, h, d] * k[n, u, h, d], over=d) / sqrt(4)
+    f.m[n, h, t] = amax(f.s[n, h, t, u], over=u)
+    f.r[n, h, t, u] = exp(f.s[n, h, t, u] - f.m[n, h, t])
+    f.p[n, h, t, u] = f.r[n, h, t, u] / sum(f.r[n, h, t, u], over=u)
+    f.y[n, t, (h, e)] = sum(f.p[n, h, t, u] * v[n, u, h, e], over=u)
+    return f.y
+
+
 HOSTILE = {
     "sigmoid_attention": "scale 30, scale 300",
     "windowed_causal_attention": "scale 30, scale 300",
@@ -472,4 +506,7 @@ HOSTILE = {
     "outer_product_mean": "scale 1e4",
     "soft_place_of_an_image": "scale 30, scale 100",
     "relative_keys": "scale 1e4",
+    "attention_through_a_gate": "scale 30, scale 300",
+    "attention_through_twice_a_gate": "scale 30, scale 300",
+    "attention_into_merged_heads": "scale 30, scale 300",
 }

@@ -372,6 +372,61 @@ def tail_of_the_normal(f, z: tensor[n]):
     return f.y
 
 
+@op
+def log_of_sums_of_sums(f, z: tensor[n, j, k]):
+    """A log-sum-exp over one axis, then another."""
+    f.o[n] = log(sum(sum(exp(z[n, j, k]), over=k), over=j))
+    return f.o
+
+
+@op
+def log_of_means_of_means(f, z: tensor[n, j, k]):
+    """A log-mean-exp over one axis, then another."""
+    f.o[n] = log(mean(mean(exp(z[n, j, k]), over=k), over=j))
+    return f.o
+
+
+@op
+def tanh_nine_deep(f, x: tensor[n, c]):
+    """A function of itself, again and again."""
+    z = x[n, c]
+    for _ in range(9):
+        z = tanh(z)
+    f.y[n] = sum(z, over=c)
+    return f.y
+
+
+@op
+def quotients_six_deep(f, x: tensor[n, c]):
+    """A quotient in a quotient in a quotient."""
+    z = x[n, c]
+    for _ in range(6):
+        z = z / (1 + z * z)
+    f.y[n, c] = z
+    return f.y
+
+
+@op
+def softsign_by_hand(f, x: tensor[n]):
+    """A value over one more than its magnitude."""
+    f.y[n] = x[n] / (1 + abs(x[n]))
+    return f.y
+
+
+@op
+def algebraic_sigmoid(f, x: tensor[n]):
+    """A value over a root of one more than its square."""
+    f.y[n] = x[n] / sqrt(1 + x[n] ** 2)
+    return f.y
+
+
+@op
+def quotient_to_a_power(f, scale: tensor[n].positive, k: tensor[n], x: constant[n].positive):
+    """A quotient to a learned power."""
+    f.y[n] = (x[n] / scale[n]) ** k[n]
+    return f.y
+
+
 HOSTILE = {
     "log_sum_exp": "scale 30, scale 100, masked",
     "log_mean_exp": "scale 30, scale 100",
@@ -420,4 +475,10 @@ HOSTILE = {
     "pulled_and_pushed": "scale 1e-4",
     "log_from_a_logit": "scale 30, scale 300",
     "tail_of_the_normal": "scale 30",
+    "log_of_sums_of_sums": "scale 30, scale 300, masked",
+    "log_of_means_of_means": "scale 30, scale 300",
+    "tanh_nine_deep": "scale 30",
+    "quotients_six_deep": "scale 1e4",
+    "softsign_by_hand": "scale 1e4",
+    "algebraic_sigmoid": "scale 1e4",
 }

@@ -529,6 +529,35 @@ def z_regularised_loss(f, z: tensor[i, r], y: index(r)[i], u: index(r)[i], w: te
     return f.loss, f.side
 
 
+@op
+def paired_rows_with_a_temperature(f, a: tensor[n, d], b: tensor[m, d], temperature: tensor[()]):
+    """The loss of paired rows, with a temperature that is learned (Radford et al., 2021)."""
+    f.s[n, m] = sum(a[n, d] * b[m, d], over=d) / temperature[()]
+    f.top[n] = amax(f.s[n, m], over=m)
+    f.u[n, m] = exp(f.s[n, m] - f.top[n])
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    f.loss[()] = -mean(log(f.p[n, n]), over=n)
+    return f.loss
+
+
+@op
+def paired_rows_with_a_scale(f, a: tensor[n, d], b: tensor[m, d], scale: tensor[()]):
+    """The loss of paired rows, with a scale that is learned and may be 0."""
+    f.s[n, m] = scale[()] * sum(a[n, d] * b[m, d], over=d)
+    f.top[n] = amax(f.s[n, m], over=m)
+    f.u[n, m] = exp(f.s[n, m] - f.top[n])
+    f.p[n, m] = f.u[n, m] / sum(f.u[n, m], over=m)
+    f.loss[()] = -mean(log(f.p[n, n]), over=n)
+    return f.loss
+
+
+@op
+def one_positive_of_many(f, pos: tensor[n], neg: tensor[n, c]):
+    """InfoNCE (van den Oord, Li & Vinyals, 2018)."""
+    f.loss[n] = -log(exp(pos[n]) / (exp(pos[n]) + sum(exp(neg[n, c]), over=c)))
+    return f.loss
+
+
 HOSTILE = {
     "logits_by_maximum": "scale 30, scale 300, mask",
     "logits_by_minimum": "scale 30, scale 100, mask",
@@ -591,4 +620,7 @@ HOSTILE = {
     "ranked_pairs_in_order": "scale 30, ties",
     "strict_margin_of_gains": "nearly equal, far from zero",
     "z_regularised_loss": "scale 30",
+    "paired_rows_with_a_temperature": "scale 30, scale 300",
+    "paired_rows_with_a_scale": "scale 30, scale 300",
+    "one_positive_of_many": "scale 30, scale 300",
 }

@@ -16,6 +16,7 @@ from derive.facts.values import INF, May, Value, between, called, number, reduce
 from derive.ir.lowering.lower import node
 from derive.ir.terms.elements import At, Scalar, Tensor
 from derive.primitives import CAP, PRIMITIVES, ROWS
+from derive.verify.places import FUNCTIONS
 
 n, d = axes("n d")
 X, Y = At(Tensor("x"), n), At(Tensor("y"), n)
@@ -30,15 +31,16 @@ def _of_torch(function: Callable) -> Callable:
 
 
 _UNARY: dict[str, Callable] = {
+    **{r.name: _of_torch(FUNCTIONS[r.name]) for r in ROWS if r.arity == 1 and r.name in FUNCTIONS},
     "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt,
     "sigmoid": _logistic, "softplus": lambda x: np.logaddexp(0, x), "tanh": np.tanh, "erf": math.erf,
     "erfc": math.erfc, "one_plus_erf": lambda x: 1 + math.erf(x),
     "sigmoid_of_size": lambda x: _logistic(-abs(x)), "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "sinh": np.sinh, "cosh": np.cosh, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh,
-    "acosh": np.arccosh, "atanh": np.arctanh, "erfinv": _of_torch(torch.erfinv), "digamma": _of_torch(torch.digamma),
+    "acosh": np.arccosh, "atanh": np.arctanh,
     "loggamma": lambda x: _of_torch(torch.lgamma)(x) if x > 0 else np.nan, "absolute": np.abs, "sign": np.sign,
     "relu": lambda x: np.maximum(x, 0), "floor": np.floor, "neg": np.negative, "rsqrt": lambda x: 1 / np.sqrt(x),
-    "erfcx": _of_torch(torch.special.erfcx), "sinc": np.sinc, "capped": lambda x: np.minimum(x, CAP),
+    "capped": lambda x: np.minimum(x, CAP),
     "square": np.square, "as_float64": np.positive, "narrow": np.positive, "rounded": np.positive,
 }  # fmt: skip
 _BINARY: dict[str, Callable] = {

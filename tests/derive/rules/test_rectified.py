@@ -73,3 +73,18 @@ def test_another_choice_stays(spec):
     assert not any("relu(x" in str(e) for e in derived.named.equations)
     found = verify(spec.op)
     assert found.right, [(r.line, [str(e) for e in r.wrong]) for r in found.rows if r.wrong]
+
+
+@op
+def bent_after(f, x: tensor[n]):
+    f.u[n] = relu(x[n])
+    f.y[n] = where(f.u[n] > 0, f.u[n], f.u[n] / 8)
+    return f.y
+
+
+def test_two_choices_by_one_condition_are_one():
+    derived = derive_op(bent_after.op)
+    (statement,) = derived.backward.statements
+    assert str(statement.value) == "where(u_above_zero[n], dy[n], 0)"
+    assert "guard" in [s.law for s in derived.closed.steps]
+    assert verify(bent_after.op).right
