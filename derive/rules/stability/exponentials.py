@@ -101,7 +101,7 @@ class Shifted:
         """What an expression is without its shift, and that."""
         if (found := self.taken(value)) is not None:
             return found
-        parts = [self._of(a) if isinstance(a, Expr) and not isinstance(value, At) else (a, S.Zero) for a in value.args]
+        parts = [self._of(a) for a in (() if isinstance(value, At) else value.args)]  # of conditions as well
         if isinstance(value, Mul):
             return Mul(*(v for v, _ in parts)), Add(*(s for _, s in parts))
         if isinstance(value, Pow) and value.exp.is_number:
@@ -114,7 +114,7 @@ class Shifted:
         if isinstance(value, log):
             return self._logarithm(*parts[0]), S.Zero
         args = tuple(self._closed(v, s) for v, s in parts)
-        return value if args == value.args else value.func(*args), S.Zero
+        return value if not args or args == value.args else value.func(*args), S.Zero
 
     def _closed(self, value: Expr, shift: Expr) -> Expr:
         """The product of a value and the exponential of a shift, as one with all that it has."""
