@@ -108,8 +108,9 @@ class Shifted:
             return parts[0][0] ** value.exp, parts[0][1] * value.exp
         if isinstance(value, Add):
             shifts = {s for _, s in parts if s != 0}
-            shared = len(shifts) == 1 and (self.beside or all(s != 0 for _, s in parts))
-            shift = shifts.pop() if shared else S.Zero
+            shift = shifts.pop() if len(shifts) == 1 else S.Zero
+            above = self.beside and (self.sign * shift.as_coeff_Mul()[0]).is_positive  # what is beside is no larger
+            shift = shift if above or all(s != 0 for _, s in parts) else S.Zero
             return Add(*(self._closed(v, s - shift) for v, s in parts)), shift
         if isinstance(value, log):
             return self._logarithm(*parts[0]), S.Zero
