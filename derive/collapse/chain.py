@@ -16,8 +16,7 @@ from derive.adjoint.chain_rule import Adjoint, Stepwise
 from derive.collapse.drawn_out import drawn_out
 from derive.collapse.emptied import Total
 from derive.collapse.inversions import Inversion
-from derive.collapse.known_gathers import Gathers, use_gathers
-from derive.collapse.known_sums import Sums, cancelled
+from derive.collapse.known import Gathers, Sums, cancelled, use_gathers
 from derive.collapse.left_over import left_over, marked
 from derive.collapse.masked import Masked, use_masked
 from derive.collapse.raised import raised

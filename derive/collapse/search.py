@@ -12,8 +12,7 @@ from derive.collapse.chain import Choice, Laws, Step, forced
 from derive.collapse.domain import conditions, divisors, undivided
 from derive.collapse.emptied import totals
 from derive.collapse.inversions import Inversion, definitions_of, inversions, subtracted
-from derive.collapse.known_gathers import gathers
-from derive.collapse.known_sums import sums_before
+from derive.collapse.known import gathers, sums_before
 from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
 from derive.collapse.relations import Relation, by_names, of_what_is_chosen, relations

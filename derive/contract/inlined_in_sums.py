@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from derive.contract.divided_factors import as_product
 from derive.contract.opened_sums import Known, is_product
 from derive.contract.sums_apart import added, mean_of, of_term, sums_apart
 from derive.facts.costs.cost import cheaper
@@ -31,6 +30,7 @@ from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.other_axes import plain, plain_but_windows, plain_by_axes, value_at, with_axes
 from derive.ir.nodes.products import (
     by_axes,
+    divided_factors,
     fraction,
     is_matrix_product,
     is_of_differences,
@@ -254,7 +254,7 @@ def _weighted(node: Reduce, known: Known) -> Node:
         return node
     difference = differences[0]
     (inside, outside), (over, below) = (by_axes(part, node.axes) for part in (up, down))
-    weight = as_product([f for f in inside if f != difference], over)
+    weight = divided_factors([f for f in inside if f != difference], over)
     if minus and (turned := _turned(difference)) is not None:
         difference, minus = turned, False
     total = Reduce("sum", node.axes, multiplied([*product_factors(weight), difference]))
@@ -269,7 +269,7 @@ def _with_square(node: Reduce, known: Known) -> Node:
         return node
     root, up, down = found
     (inside, outside), (over, below) = (by_axes(part, node.axes) for part in (up, down))
-    total = Reduce("sum", node.axes, multiplied([as_product(inside, over), to_the(root, 2)]))
+    total = Reduce("sum", node.axes, multiplied([divided_factors(inside, over), to_the(root, 2)]))
     return _beside(node, total, outside, below, minus) if weighed_apart(total) is not None else node
 
 

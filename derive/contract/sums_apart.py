@@ -12,12 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from derive.contract.divided_factors import with_divided_factors
 from derive.decisions import MATMUL
 from derive.facts.costs.cost import node_work
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms, summed, whole_power
-from derive.ir.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors, weighed_terms
+from derive.ir.nodes.products import (
+    divided_factors,
+    fraction,
+    is_matrix_product,
+    is_outer_sum,
+    is_tensor,
+    product_factors,
+    weighed_terms,
+)
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk, with_sums
 from derive.ir.program import Call, Index, Node, Num, Program, Read, Reduce, SizeOf, Window
@@ -28,8 +35,8 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
     def within(node: Reduce) -> Node:
         total = replace(node, kind="sum")
-        divided = with_divided_factors(total)
-        spread = with_divided_factors(replace(total, body=added(_terms(total.body))))
+        divided = _divided(total)
+        spread = _divided(replace(total, body=added(_terms(total.body))))
         opened = replace(total, body=_multiplied_out(total.body))
         forms = [total, divided, *(f for f in map(_apart, (total, divided, spread, opened)) if f is not None)]
         forms += [f for f in map(_inner_first, forms) if f not in forms]
@@ -39,6 +46,24 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         return mean_of(best, [SizeOf(a) for a in node.axes])
 
     return check(with_sums(program, within))
+
+
+def _divided(node: Reduce) -> Reduce:
+    """The sum with every quotient among its terms as a product of factors, of which some are quotients.
+
+    `sum(a[n, k] * w[k, d] / b[n, k], over=k)` is `(a / b) @ w`, and nothing runs over all three axes.
+    """
+    values = [(divided_factors(*fraction(term)), minus) for term, minus in _divided_terms(node.body)]
+    return replace(node, body=summed(values))
+
+
+def _divided_terms(body: Node) -> list[tuple[Node, bool]]:
+    """The signed terms of a sum, each divided by what all of them are."""
+    if isinstance(body, Call) and body.fn == "div":
+        above, below = body.args
+        return [(Call("div", (term, below)), minus) for term, minus in _divided_terms(above)]
+    terms = signed_terms(body)
+    return terms if len(terms) == 1 else [(t, minus != m) for term, m in terms for t, minus in _divided_terms(term)]
 
 
 def mean_of(total: Node, sizes: list[Node]) -> Node:

@@ -36,7 +36,7 @@ from derive.notation.recorder import Recorder
 from derive.notation.returned import outputs_of
 from derive.notation.sums_first import taken_first
 from derive.notation.values import printable
-from derive.rules.index import computed_places, reached_places
+from derive.rules.index.selections import selected
 from derive.rules.order import ENDS, said_in_full
 from derive.rules.splitting import places_apart
 
@@ -117,8 +117,8 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
         tensors=declared,
     )
     within = said_in_full(made, ENDS)
-    needs = (*within.requirements, *computed_places.requirements(made), *reached_places.requirements(made))
-    return replace(made, sizes=(*within.sizes, *reached_places.sizes(made)), requirements=needs)
+    there = selected(replace(made, sizes=within.sizes, requirements=within.requirements))
+    return replace(made, sizes=there.sizes, requirements=there.requirements)
 
 
 def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
@@ -126,7 +126,7 @@ def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
     try:
         check_signature(function)
         given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        return tuple(operand(p, name) for p in given)
+        return tuple(operand(p) for p in given)
     except NameError as error:
         raise undeclared(error, names_near(function, (), ())) from None
 

@@ -10,12 +10,9 @@ from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
 from derive.rules.index.before_padding import made_before_padding
 from derive.rules.index.before_windows import made_before_windows
-from derive.rules.index.each_place import said_for_each_place
-from derive.rules.index.inner_choices import chosen_between_ends
-from derive.rules.index.inner_places import between_ends
-from derive.rules.index.joined_ends import joined_at_ends
 from derive.rules.index.merged_apart import merged_apart
 from derive.rules.index.padding import padded
+from derive.rules.index.peeling import peeled, said_for_each_place
 from derive.rules.index.selections import selected
 from derive.rules.index.where_they_meet import computed_where_they_meet
 from derive.rules.naming.named_shares import with_named_shares
@@ -37,9 +34,7 @@ from derive.rules.tables.stability import COUNTERBALANCED
 Rewriting = Callable[[Op], Op]
 
 ENDS: tuple[Rewriting, ...] = (
-    joined_at_ends,
-    between_ends,  # sums and choices that a condition keeps from the ends of an axis need no padding
-    chosen_between_ends,
+    peeled,  # what a condition keeps from the ends of an axis needs no padding
     padded,
 )
 """What reads beyond the ends of an axis, or keeps from them: the lengths that an op asks for are those after it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.code import call, method
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.values import Dims, Value
@@ -58,8 +59,8 @@ def between(printer: Printer, node: Call, order: Dims) -> Value | None:
     if printer.memory.is_large(node) and is_slow_at_once([start, end, weight], dims):
         return None
     if start.owned and start.dims == dims:
-        return replace(start.method(f".lerp_({end.code}, {weight.code})"), owned=True)
-    return printer.owned(node, Value(f"torch.lerp({start.code}, {end.code}, {weight.code})", dims))
+        return replace(start.method("lerp_", end, weight), owned=True)
+    return printer.owned(node, Value(call("torch.lerp", start, end, weight), dims))
 
 
 def made_twice(forward: Program, backward: Program, equations: Collection[str]) -> frozenset[str]:
@@ -90,7 +91,7 @@ def _found(node: Call) -> _Between | None:
 def _end(printer: Printer, node: Node, order: Dims) -> Value:
     """An end as a tensor, which `lerp` asks for."""
     if node == ONE:
-        return Value(f"{printer.like}.new_ones(())")
+        return Value(method(printer.like, "new_ones", "()"))
     return cast(printer.value(node, order), printer.like)
 
 

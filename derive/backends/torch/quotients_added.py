@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Text, call
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.values import Dims, Value
@@ -40,10 +41,10 @@ def quotient_added(printer: Printer, node: Call, order: Dims) -> Value | None:
     if node == printer.top and found.start not in (found.above, found.below):
         values[0] = printer.own(found.start, values[0], order)
     factor, dims = printer.value(with_one_sign(found.factor), ()).code, broadcast(values)
-    arguments = [*(v.code for v in values[1:]), *([f"value={factor}"] if factor != "1" else [])]
+    value = None if factor == Text("1") else factor
     if values[0].owned and values[0].dims == dims:
-        return replace(values[0].method(f".addcdiv_({', '.join(arguments)})"), owned=True)
-    return printer.owned(node, Value(f"torch.addcdiv({', '.join([values[0].code, *arguments])})", dims))
+        return replace(values[0].method("addcdiv_", *values[1:], value=value), owned=True)
+    return printer.owned(node, Value(call("torch.addcdiv", *values, value=value), dims))
 
 
 def _found(printer: Printer, node: Call) -> _Added | None:

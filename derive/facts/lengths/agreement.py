@@ -8,6 +8,7 @@ from math import gcd
 from sympy import Expr, Min, S, expand, floor
 
 from derive.errors import DeriveError
+from derive.facts.domains import solved_for
 from derive.ir.equations import Requirement
 from derive.ir.terms.axes import Size
 
@@ -71,10 +72,9 @@ def _solved(slack: Expr) -> tuple[Expr, Expr] | None:
     """A length and what it is where this is 0; of several, one that is others and some more places, not less."""
     found = []
     for length in sorted(slack.atoms(Size), key=str, reverse=True):
-        step = slack.coeff(length)
-        rest = expand(slack - step * length)
-        if step in (1, -1) and not rest.has(length):
-            found.append((length, expand(-rest / step)))
+        other = solved_for(length, slack)
+        if other is not None:
+            found.append((length, expand(other)))
     return min(found, key=lambda pair: bool(pair[1].as_coeff_add()[0] < 0), default=None)
 
 

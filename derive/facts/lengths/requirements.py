@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from sympy import Add, Basic, Expr, Integer, Min, Mul, expand, floor, fraction
+from sympy import Add, Basic, Expr, Integer, Min, Mul, S, expand, floor, fraction
 
 from derive.errors import DeriveError
+from derive.facts.domains import Domain, end_of, first_asked
 from derive.facts.lengths.agreement import agreed, in_terms
-from derive.facts.lengths.kept_inside import first_asked, length_asked
 from derive.facts.lengths.sizes import closed, dimensions, is_at_least, size_of, window_sizes
 from derive.ir.equations import Equation, Operand, Requirement, SizeRule
 from derive.ir.terms.axes import Axis, Size
@@ -145,7 +145,7 @@ def _always_finds(delta: Delta, ranges: dict[str, Axis], length: Callable[[Expr]
         if isinstance(other, Axis | At):
             axis = other if isinstance(other, Axis) else ranges.get(other.name)
             return axis is not None and length(Size(axis)) == length(Size(one))
-        low, high = _reach(affine(other)) if is_window(other) else (Integer(-1), Integer(0))
+        low, high = (end_of(other, way) if is_window(other) else S.NegativeOne for way in (-1, 1))
         return _is_sure(length(low)) and _is_sure(expand(length(Size(one) - 1) - length(high)))
     return True
 
@@ -201,7 +201,7 @@ def _of_window(name: str, at: At, i: Expr, dim: Expr, rules: Rules) -> Iterator[
         return
     what = f"{at}"
     where = f"axis {dim.base}" if isinstance(dim, Axis) else str(dim)
-    low, high = _reach(form)
+    low, high = end_of(i, -1), end_of(i, 1)
     if closed(low, rules).is_negative or _never(closed(low, rules)):
         raise DeriveError(f"{at} reads before the first place of {where}", fix=_instead_of_before(form, dim))
     if not form.steps and not high.is_number and _never(closed(length - 1 - high, rules)):
@@ -243,9 +243,9 @@ def _instead_of_before(form: Affine, dim: Expr) -> str:
 
 
 def _under_guard(name: str, at: At, place: At, guard: Where, dim: Axis, rules: Rules) -> Iterator[Requirement]:
-    """The last place that a window reaches lies on the dimension where a condition holds (`kept_inside`)."""
+    """The last place that a window reaches lies on the dimension where a condition holds (`Domain.length_asked`)."""
     condition, i = guard.args[:2]
-    asked = length_asked(i, conjuncts(condition), dim, lambda length: closed(length, rules))
+    asked = Domain.under(conjuncts(condition), lambda length: closed(length, rules)).length_asked(i, dim)
     written = At(at.tensor, *(i if other == place else other for other in at.index))
     if (first := first_asked(i)) is not None:
         yield Requirement(name, f"{written}", first[0], ">=", first[1], f"axis {dim.base}")
@@ -257,12 +257,6 @@ def _under_guard(name: str, at: At, place: At, guard: Where, dim: Axis, rules: R
             fix=f"read it under a condition that keeps that end inside as well: {i} < size({dim.base})",
         )
     yield Requirement(name, f"{written}", Size(dim), ">=", asked, f"axis {dim.base}")
-
-
-def _reach(form: Affine) -> tuple[Expr, Expr]:
-    """The first and the last place of a window."""
-    low, high = (Add(*((Size(a) - 1) * step for a, step in form.steps if step * way > 0)) for way in (-1, 1))
-    return form.offset + low, form.offset + high
 
 
 def _never(slack: Expr) -> bool:

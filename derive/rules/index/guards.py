@@ -16,7 +16,7 @@ from typing import Any
 
 from sympy import And, Basic, Expr, Not, Or, S
 
-from derive.facts.lengths.kept_inside import is_kept_inside
+from derive.facts.domains import Domain
 from derive.facts.lengths.sizes import joined
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
 from derive.ir.terms.asked import asked
@@ -56,7 +56,7 @@ def guarded(rhs: Expr, known: list[Equation], taken: set[str], dims: Dims) -> tu
 
     def index(i: Expr, own: Conditions, dim: Expr | None) -> Expr:
         own = next(c for c in _whole(under[i, dim]) if c <= _about(i, own))
-        if dim is not None and is_kept_inside(i, list(own), dim, lambda length: joined(length, known)):
+        if dim is not None and Domain.under(own, lambda length: joined(length, known)).keeps_inside(i, dim):
             axes = tuple(a for a, _ in sorted(affine(i).steps, key=lambda step: -step[1]))
             stem = "_".join(["place", *(a.base for a in axes)])
         elif isinstance(i, At) and _is_chosen(i, own):
@@ -205,13 +205,16 @@ def without_guards(
 ) -> Op:
     """The op with other equations, less the guards that these no longer read by, and what they ask of lengths."""
     guards, read = guards_of_places(equations), {at.name for e in equations for at in e.reads}
+    return with_lengths(op, [e for e in equations if e.name not in guards or e.name in read], sizes, needs)
+
+
+def with_lengths(op: Op, equations: Sequence[Equation], sizes: Iterable[SizeRule], needs: Iterable[Requirement]) -> Op:
+    """The op with other equations, and what these ask of lengths."""
     known = {r.axis for r in op.sizes}
-    return replace(
-        op,
-        equations=tuple(e for e in equations if e.name not in guards or e.name in read),
-        sizes=(*op.sizes, *(r for r in sizes if r.axis not in known)),
-        requirements=tuple(dict.fromkeys((*op.requirements, *needs))),
-    )
+    sizes = (*op.sizes, *(r for r in sizes if r.axis not in known))
+    asked = {(r.left, r.relation, r.right): r for r in reversed((*op.requirements, *needs))}
+    needs = tuple(reversed(asked.values()))
+    return replace(op, equations=tuple(equations), sizes=sizes, requirements=needs)
 
 
 def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:

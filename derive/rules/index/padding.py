@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from sympy import And, Basic, Expr, Integer, Max, Mul, S, expand, oo
 
+from derive.facts.domains import bounds_of, end_of, never_negative, says_only_inside
 from derive.facts.interpreter import Facts, facts_of
-from derive.facts.lengths.kept_inside import end_of, gaps, never_negative, says_only_inside
 from derive.facts.lengths.sizes import closed, dimensions
 from derive.facts.values import chosen
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
@@ -221,7 +221,7 @@ def _unconditional(choice: Where, inside: Mapping[Basic, list[Expr]], values: Fa
 def _among_all(choice: Where, inside: Mapping[Basic, list[Expr]]) -> Expr:
     """What an extremum is sought among, without the conditions where each of which fails what stands around is read."""
     condition, value, other = choice.args
-    kept = [c for c in conjuncts(condition) if not set(gaps([c])) & set(inside[value])]
+    kept = [c for c in conjuncts(condition) if not set(bounds_of(c)) & set(inside[value])]
     return Where(And(*kept), value, other) if kept else value
 
 

@@ -10,13 +10,14 @@ Several such questions joined with `&`, each about summed axes of its own, are a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sympy import And, Basic, Eq, Expr, Integer, Max, Mul, S
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
+from derive.facts.domains import end_of, solved_for
 from derive.facts.interpreter import Facts, facts_of
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
 from derive.ir.terms.axes import Axis, Size, free_axes
@@ -26,6 +27,7 @@ from derive.ir.terms.indices import Prefix
 from derive.ir.terms.names import new_name
 from derive.ir.terms.products import by_axes
 from derive.ir.terms.windows import affine
+from derive.rules.index.guards import with_lengths
 
 
 @dataclass(frozen=True)
@@ -39,19 +41,7 @@ class _Place:
     @property
     def length(self) -> Expr:
         """How long an axis is that has all these places, and those of the equation's axis behind them."""
-        form = affine(self.place)
-        last = sum(((Size(a) - 1) * step for a, step in form.steps), form.offset)
-        return Max(Size(self.axis) + self.before, last + 1)
-
-    @property
-    def there(self) -> Expr:
-        """The place, of an axis that may have more of them."""
-        return Prefix(self.place) if isinstance(self.place, Axis) else self.place
-
-    @property
-    def read(self) -> Expr:
-        """Where the equation's axis lies along the longer one."""
-        return self.axis + self.before if self.before else Prefix(self.axis)
+        return Max(Size(self.axis) + self.before, end_of(self.place, 1) + 1)
 
 
 @dataclass(frozen=True)
@@ -64,49 +54,32 @@ class _Reached:
     condition: Boolean
 
 
-def sizes(op: Op) -> tuple[SizeRule, ...]:
-    """The lengths of the axes that `reached` makes."""
-    values = facts_of(op)
-    found = ((e, r) for e in op.equations if (r := _found(e, values)) is not None)
-    return tuple(SizeRule(_whole(e, p), formula=p.length, around=p.axis) for e, r in found for p in r.places)
-
-
-def requirements(op: Op) -> tuple[Requirement, ...]:
-    """That the axes of such places have some: a window over none has no slices."""
-    needs: dict[Axis, Requirement] = {}
-    values = facts_of(op)
-    lengths = {r.axis: r.formula.axis for r in op.sizes if isinstance(r.formula, Size)}
-    for e in op.equations:
-        if (r := _found(e, values)) is not None:
-            windows = [p.place for p in r.places if not isinstance(p.place, Axis)]
-            for axis in (lengths.get(axis, axis) for place in windows for axis, _ in affine(place).steps):
-                needs.setdefault(axis, Requirement(e.name, f"axis {axis.base}", Size(axis), ">=", S.One))
-    return tuple(r for axis, r in needs.items() if not axis.fixed)
-
-
-def reached(op: Op) -> tuple[Equation, ...]:
-    """The equations, each such sum behind an equation that adds to axes of its own."""
+def reached(op: Op) -> Op:
+    """The same op, each such sum behind an equation that adds to axes of its own, of which windows ask for a place."""
     taken, values = op.names, facts_of(op)
-    return tuple(e for equation in op.equations for e in _apart(equation, taken, values))
-
-
-def _whole(e: Equation, p: _Place) -> Axis:
-    return Axis(f"{p.axis.base}_of_{e.name}")
-
-
-def _apart(e: Equation, taken: set[str], values: Facts) -> Iterator[Equation]:
-    r = _found(e, values)
-    if r is None:
-        yield e
-        return
-    target = Tensor(new_name(f"{e.name}_reached", taken, "_"))
-    whole: dict[Expr, Expr] = {p.axis: _whole(e, p) for p in r.places}
-    added = Mul(*(Delta(whole[p.axis], p.there) for p in r.places), r.added)
-    index = tuple(whole.get(i, i) for i in e.index)
-    yield replace(e, target=target, index=index, body=added, kind="sum", scale=e.weight, given=False)
-    read: dict[Expr, Expr] = {p.axis: p.read for p in r.places}
-    there = At(target, *(read.get(i, i) for i in e.index))
-    yield replace(e, body=Where(r.condition, r.scale * there, S.Zero), kind=None, over=(), scale=S.One)
+    lengths = {r.axis: r.formula.axis for r in op.sizes if isinstance(r.formula, Size)}
+    out: list[Equation] = []
+    sizes: list[SizeRule] = []
+    needs: list[Requirement] = []
+    for e in op.equations:
+        r = _found(e, values)
+        if r is None:
+            out.append(e)
+            continue
+        whole = {p.axis: Axis(f"{p.axis.base}_of_{e.name}") for p in r.places}
+        sizes += [SizeRule(whole[p.axis], formula=p.length, around=p.axis) for p in r.places]
+        windows = [affine(p.place) for p in r.places if not isinstance(p.place, Axis)]
+        axes = dict.fromkeys(lengths.get(a, a) for form in windows for a, _ in form.steps)
+        needs += [Requirement(op.written_for(e), f"axis {a.base}", Size(a), ">=", S.One) for a in axes if not a.fixed]
+        target = Tensor(new_name(f"{e.name}_reached", taken, "_"))
+        added = Mul(*(Delta(whole[p.axis], Prefix(p.place)) for p in r.places), r.added)
+        index = tuple(whole.get(i, i) for i in e.axes)
+        out.append(replace(e, target=target, index=index, body=added, kind="sum", scale=e.weight, given=False))
+        read = {p.axis: Prefix(p.axis + p.before) for p in r.places}
+        there = At(target, *(read.get(i, i) for i in e.axes))
+        body = Where(r.condition, r.scale * there, S.Zero)
+        out.append(replace(e, body=body, kind=None, over=(), scale=S.One))
+    return with_lengths(op, out, sizes, needs)
 
 
 def _found(e: Equation, values: Facts) -> _Reached | None:
@@ -141,11 +114,9 @@ def _met(e: Equation, asked: Sequence[Basic], added: Sequence[Expr]) -> dict[Bas
 
 def _on(axis: Axis, condition: Eq, over: tuple[Axis, ...]) -> tuple[Expr, int] | None:
     """The place of an axis of which a condition asks, from the first one on, and how many lie before the axis."""
-    difference = condition.lhs - condition.rhs
-    step = difference.coeff(axis)
-    if difference.atoms(At) or step not in (1, -1) or axis.is_pack:
+    place = solved_for(axis, condition.lhs - condition.rhs)
+    if place is None or axis.is_pack or place.atoms(At):
         return None
-    place = axis - difference / step
     try:
         form = affine(place)
     except DeriveError:

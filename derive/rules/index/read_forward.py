@@ -14,12 +14,11 @@ What multiplies the read must have no pole where the inputs are finite; `values`
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sympy import And, Basic, Eq, Expr, Integer, Mul, S, expand
 
+from derive.facts.domains import is_just_inside
 from derive.facts.interpreter import Facts
-from derive.facts.lengths.kept_inside import says_that_alone
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Where, conjuncts
 from derive.ir.terms.elements import At
@@ -30,81 +29,63 @@ from derive.ir.terms.windows import affine, is_window
 Dims = Mapping[str, tuple[Expr, ...]]
 
 
-@dataclass(frozen=True)
-class _Back:
-    """A place that is read, of which dimension, by which summed axis, and the conditions that keep it inside."""
-
-    place: Expr
-    dim: Axis
-    summed: Axis
-    inside: tuple[Basic, ...]
-
 
 def read_forward(rhs: Expr, dims: Dims, values: Facts) -> Expr:
     """The right side with every such sum, or mean, over the places that it reads, and with filters added up."""
-    names = _axis_names(rhs, dims)
+    names = {a.base for a in rhs.atoms(Axis)} | {a.base for own in dims.values() for i in own for a in free_axes(i)}
 
     def changed(r: Reduce) -> Expr:
         choices = [f for f in Mul.make_args(r.body) if isinstance(f, Where) and f.args[2] == 0]
         if len(choices) != 1:
             return r
-        conditions, over = conjuncts(choices[0].condition), list(r.over)
-        value = r.body / choices[0] * choices[0].args[1]
+        asked, over = conjuncts(choices[0].condition), list(r.over)
+        value, conditions = r.body / choices[0] * choices[0].args[1], asked
         while (back := next(_backward(value, conditions, over, dims), None)) is not None:
-            own = _over(back, names)
-            there = own - (back.place - back.summed)
-            value = _moved(value, {back.summed: there})
-            left = tuple(c for c in conditions if c not in back.inside)
-            conditions = (*left, *_on_the_axis(there, back))
-            over[over.index(back.summed)] = own
-        if tuple(over) == r.over and conditions == conjuncts(choices[0].condition):
-            return r
+            i, dim, t = back
+            own = t if dim == t else Axis(new_name(f"{dim.base}_read", names))
+            there = own - (i - t)
+            value = _moved(value, {t: there})
+            before = [there >= 0] if affine(there).offset < 0 else []
+            conditions = (*(c for c in conditions if t not in free_axes(c)), *before, there < Size(t))
+            over[over.index(t)] = own
+        if conditions == asked:
+            return _added_up(r, value, conditions, dims, values, names) if r.kind == "sum" else r
         summed = Reduce("sum", Where(And(*conditions), value, S.Zero), *over)
+        summed = _added_up(summed, value, conditions, dims, values, names)
         return summed if r.kind == "sum" else summed / Mul(*map(Size, r.over))
 
-    rhs = rhs.replace(lambda e: isinstance(e, Reduce) and e.kind in ("sum", "mean"), changed)
-    return _added_up(rhs, dims, values)
+    return rhs.replace(lambda e: isinstance(e, Reduce) and e.kind in ("sum", "mean"), changed)
 
 
-def _axis_names(rhs: Expr, dims: Dims) -> set[str]:
-    """The axes that a right side has, and those of the tensors that are known."""
-    return {a.base for a in rhs.atoms(Axis)} | {a.base for own in dims.values() for i in own for a in free_axes(i)}
+def _backward(
+    value: Expr, conditions: Sequence[Basic], over: Collection[Axis], dims: Dims
+) -> Iterator[tuple[Expr, Axis, Axis]]:
+    """What a product reads at places that lie before those of a summed axis, by what is not summed.
+
+    The index, the dimension, and the axis.
+    """
+    for at in (f for f in Mul.make_args(value) if isinstance(f, At)):
+        for i, dim in zip(at.index, dims.get(at.name, at.index), strict=True):
+            t, back = _ahead(i) if is_window(i) else (None, [])
+            if t is None or t not in over or t.is_pack or {*back} & {*over} or not isinstance(dim, Axis):
+                continue
+            if _is_movable(value, t, dims):
+                alike = t if _reads_along(value.atoms(At), t, dim, dims) else dim
+                if is_just_inside([c for c in conditions if t in free_axes(c)], i, alike):
+                    yield i, alike, t
+
+
+def _ahead(i: Expr) -> tuple[Axis, list[Axis]] | tuple[None, list[Axis]]:
+    """The axis `t` of an index `t - u`, and what it runs back by; no axis for any other index."""
+    form = affine(i)
+    ahead, back = ([a for a, step in form.steps if (step < 0) == way] for way in (False, True))
+    alone = len(ahead) == 1 and back and dict(form.steps)[ahead[0]] == 1 and isinstance(form.offset, Integer)
+    return (ahead[0], back) if alone else (None, [])
 
 
 def _reads_along(reads: Iterable[At], index: Axis, dim: Axis, dims: Dims) -> bool:
     """Whether an axis reads a dimension that runs over another one, and so is as long."""
     return any((index, dim) in zip(at.index, dims[at.name], strict=True) for at in reads if at.name in dims)
-
-
-def _over(back: _Back, names: set[str]) -> Axis:
-    """The axis of the places that are read: the same, where it is as long."""
-    if back.dim == back.summed:
-        return back.summed
-    return Axis(new_name(f"{back.dim.base}_read", names))
-
-
-def _backward(value: Expr, conditions: Sequence[Basic], over: Collection[Axis], dims: Dims) -> Iterator[_Back]:
-    """What a product reads at places that lie before those of a summed axis, by what is not summed."""
-    for at in (f for f in Mul.make_args(value) if isinstance(f, At)):
-        for i, dim in zip(at.index, dims.get(at.name, at.index), strict=True):
-            summed = _summed(i, over) if isinstance(dim, Axis) and is_window(i) else None
-            if summed is None or not _is_movable(value, summed, dims):
-                continue
-            own = tuple(c for c in conditions if summed in free_axes(c))
-            alike = summed if _reads_along(value.atoms(At), summed, dim, dims) else dim
-            if says_that_alone(own, i, alike):
-                yield _Back(i, alike, summed, own)
-
-
-def _summed(i: Expr, over: Collection[Axis]) -> Axis | None:
-    """The axis `t` of an index `t - u`, where `t` alone is summed."""
-    form = affine(i)
-    own = [(a, step) for a, step in form.steps if a in over]
-    back = all(step < 0 for a, step in form.steps if a not in over)
-    if len(own) != 1 or len(form.steps) < 2 or not back or not isinstance(form.offset, Integer):
-        return None
-    ((axis, step),) = own
-    return axis if step == 1 and not axis.is_pack else None
 
 
 def _is_movable(value: Expr, axis: Axis, dims: Dims) -> bool:
@@ -116,65 +97,31 @@ def _is_movable(value: Expr, axis: Axis, dims: Dims) -> bool:
     return plain and [(axis, axis)] in read
 
 
-def _on_the_axis(there: Expr, back: _Back) -> Iterator[Basic]:
-    """That a place is one of the axis that was summed over."""
-    if affine(there).offset < 0:
-        yield there >= 0
-    yield there < Size(back.summed)
-
-
 def _moved(value: Expr, places: Mapping[Basic, Expr]) -> Expr:
     put = {at: At(at.tensor, *(expand(i.xreplace(places)) for i in at.index)) for at in value.atoms(At)}
     return value.xreplace({**put, **places})
 
 
-def _added_up(rhs: Expr, dims: Dims, values: Facts) -> Expr:
-    """The right side with every filter that reads back as a sum of what is added at each place."""
-    names = _axis_names(rhs, dims)
-
-    def changed(r: Reduce) -> Expr:
-        found = _filter(r, dims, values)
-        if found is None:
-            return r
-        at, i, place, dim, factors = found
-        own = Axis(new_name(f"{dim.base}_read", names))
-        read = At(at.tensor, *(own if other == i else other for other in at.index))
-        body = Where(Eq(own - (i - place), place), Mul(read, *factors), S.Zero)
-        return Reduce("sum", body, *r.over, own)
-
-    return rhs.replace(lambda e: isinstance(e, Reduce) and e.kind == "sum", changed)
-
-
-def _filter(r: Reduce, dims: Dims, values: Facts) -> tuple[At, Expr, Axis, Axis, list[Expr]] | None:
-    """The read of a filter, its index, the axis that it keeps, the dimension that it reads, and the other factors."""
-    factors = list(Mul.make_args(r.body))
-    choices = [f for f in factors if isinstance(f, Where) and f.args[2] == 0]
-    if len(choices) != 1:
-        return None
-    factors.remove(choices[0])
-    factors += Mul.make_args(choices[0].args[1])
+def _added_up(
+    r: Reduce, value: Expr, conditions: Sequence[Basic], dims: Dims, values: Facts, names: set[str]
+) -> Reduce:
+    """A filter that reads back as a sum of what is added at each place; any other sum as it is."""
+    factors = list(Mul.make_args(value))
     windowed = [f for f in factors if isinstance(f, At) and sum(map(is_window, f.index)) == 1]
-    if len(windowed) != 1:
-        return None
-    at = windowed[0]
+    at = windowed[0] if len(windowed) == 1 else None
+    if at is None or len(at.index) < 2:
+        return r
     factors.remove(at)
-    slot = next(k for k, i in enumerate(at.index) if is_window(i))
-    i, dim = at.index[slot], dims.get(at.name, at.index)[slot]
-    if not isinstance(dim, Axis) or len(at.index) < 2 or not all(values.of(f).has_no_pole for f in factors):
-        return None
-    place = _kept(i, r.over, free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)})
-    conditions = conjuncts(choices[0].condition)
-    read = [f for f in factors if isinstance(f, At)]
-    if place is None or not says_that_alone(conditions, i, place if _reads_along(read, dim, place, dims) else dim):
-        return None
-    return at, i, place, dim, factors
-
-
-def _kept(i: Expr, over: Collection[Axis], elsewhere: Collection[Axis]) -> Axis | None:
-    """The axis `t` of an index `t - k`, where `t` stands nowhere else and `k` is summed."""
-    form = affine(i)
-    kept = [a for a, step in form.steps if a not in over]
-    back = [step for a, step in form.steps if a in over]
-    if len(kept) != 1 or len(back) != 1 or back[0] > 0 or not isinstance(form.offset, Integer):
-        return None
-    return kept[0] if dict(form.steps)[kept[0]] == 1 and kept[0] not in elsewhere else None
+    i, dim = next((i, dim) for i, dim in zip(at.index, dims.get(at.name, at.index), strict=True) if is_window(i))
+    t, back = _ahead(i)
+    elsewhere = free_axes(Mul(*factors)) | {a for k in at.index if k != i for a in free_axes(k)}
+    if t is None or t in elsewhere or t in r.over or len(back) != 1 or back[0] not in r.over:
+        return r
+    if not isinstance(dim, Axis) or not all(values.of(f).has_no_pole for f in factors):
+        return r
+    alike = t if _reads_along([f for f in factors if isinstance(f, At)], dim, t, dims) else dim
+    if not is_just_inside(conditions, i, alike):
+        return r
+    own = Axis(new_name(f"{dim.base}_read", names))
+    read = At(at.tensor, *(own if other == i else other for other in at.index))
+    return Reduce("sum", Where(Eq(own - (i - t), t), Mul(read, *factors), S.Zero), *r.over, own)

@@ -48,7 +48,7 @@ def _diagonal(stored: Value, node: Read) -> Value:
             rest = [n for k, n in enumerate(names) if k not in (first, second)]
             pack = any(is_pack(n) for n in rest)  # type: ignore[arg-type]
             a, b = (first - len(names), second - len(names)) if pack else (first, second)
-            where = "" if (len(names) == 2 and not pack) else f"dim1={a}, dim2={b}"
-            stored = stored.method(f".diagonal({where})")
+            where = (None, None) if len(names) == 2 and not pack else (a, b)
+            stored = stored.method("diagonal", dim1=where[0], dim2=where[1])
             names = [*rest, axis]
-    return Value(stored.code, tuple(names), stored.strength)  # type: ignore[arg-type]
+    return Value(stored.code, tuple(names))  # type: ignore[arg-type]
