@@ -17,11 +17,18 @@ from fractions import Fraction
 from derive.contract.opened_sums import is_product
 from derive.facts.costs.cost import cheaper, node_work
 from derive.facts.lengths.nominal import Nominal
-from derive.ir.nodes.arithmetic import multiplied, signed_terms, to_the, whole_power
+from derive.ir.nodes.arithmetic import multiplied, signed_terms, to_the
 from derive.ir.nodes.inlining import inline
 from derive.ir.nodes.naming import new_name_of
 from derive.ir.nodes.other_axes import plain, with_axes
-from derive.ir.nodes.products import is_matrix_product, is_of_differences, is_tensor, is_weighted, product_factors
+from derive.ir.nodes.products import (
+    is_matrix_product,
+    is_of_differences,
+    is_tensor,
+    is_weighted,
+    powers,
+    product_factors,
+)
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import axes_of, put
 from derive.ir.nodes.walking import bottom_up, node_axes, walk
@@ -64,15 +71,14 @@ def _spread(term: Node, factors: list[Node]) -> Node:
         return replace(term, args=tuple(_spread(a, factors) for a in term.args))
     if isinstance(term, Call) and term.fn == "div":
         return replace(term, args=(_spread(term.args[0], factors), term.args[1]))
-    number, powers = Fraction(1), dict[Node, int]()
+    number, others = Fraction(1), list[Node]()
     for f in (*factors, *product_factors(term)):
         if isinstance(f, Num) and isinstance(f.value, Fraction):
             number *= f.value
         else:
-            root, exponent = whole_power(f)
-            powers[root] = powers.get(root, 0) + exponent
+            others.append(f)
     numbers: list[Node] = [] if number == 1 else [Num(number)]
-    raised = [to_the(f, e) for f, e in powers.items()]
+    raised = [to_the(f, e) for f, e in powers(others).items()]
     return multiplied([*numbers, *sorted(raised, key=lambda f: len(node_axes(f)))])
 
 

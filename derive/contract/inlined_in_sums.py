@@ -37,13 +37,12 @@ from derive.ir.nodes.products import (
     is_outer_difference,
     is_outer_sum,
     is_tensor,
+    powers,
     product_factors,
 )
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk, with_sums
 from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, base
-
-_Powers = dict[Node, int]
 
 
 def inlined_in_sums(program: Program, nominal: Nominal) -> Program:
@@ -74,30 +73,24 @@ def _outer_products(program: Program, nominal: Nominal) -> Program:
 
 def _by_factors(node: Reduce, products: Known) -> Node:
     """A sum with the factors of the outer products in it; itself where there are none, or it is no matrix product."""
-    powers = _factors(node.body, products)
-    if node.kind != "sum" or powers == _factors(node.body, {}):
+    factors = powers(_factors(node.body, products))
+    if node.kind != "sum" or factors == powers(product_factors(node.body)):
         return node
-    factors = [to_the(f, e) for f, e in powers.items()]
-    inside, outside = by_axes(factors, node.axes)
+    inside, outside = by_axes((to_the(f, e) for f, e in factors.items()), node.axes)
     total = Reduce("sum", node.axes, multiplied(inside)) if inside else node
     return multiplied([*outside, total]) if is_matrix_product(total) else node
 
 
-def _factors(node: Node, products: Known) -> _Powers:
-    """The factors of a product as powers, those of outer products in the place of these."""
-    found: _Powers = {}
-    for factor in product_factors(node):
-        root, exponent = whole_power(factor)
+def _factors(node: Node, products: Known) -> list[Node]:
+    """The factors of a product, each as often as it is one, those of outer products in the place of these."""
+    out: list[Node] = []
+    for root, times in powers(product_factors(node)).items():
         made = products.get(root.name) if isinstance(root, Read) and plain(root) else None
-        if made is None or not isinstance(root, Read):
-            inner: _Powers = {root: 1}
-        else:
-            inner = _factors(value_at(made, root.index), products)
-            if any(set(node_axes(f)) == set(node_axes(root)) for f in inner):
-                inner = {root: 1}  # as large as one of its factors
-        for f, e in inner.items():
-            found[f] = found.get(f, 0) + e * exponent
-    return found
+        inner = [root] if made is None else _factors(value_at(made, root.index), products)  # type: ignore[union-attr]
+        if any(set(node_axes(f)) == set(node_axes(root)) for f in inner):
+            inner = [root]  # as large as one of its factors
+        out += inner * times
+    return out
 
 
 # --- sums -------------------------------------------------------------------------------------------------

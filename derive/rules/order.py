@@ -8,16 +8,15 @@ from functools import partial
 from derive.ir.equations import Op
 from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
-from derive.rules.index.before_padding import made_before_padding
-from derive.rules.index.before_windows import made_before_windows
+from derive.rules.index.before_windows import made_before_padding, made_before_windows
 from derive.rules.index.merged_apart import merged_apart
 from derive.rules.index.padding import padded
 from derive.rules.index.peeling import peeled, said_for_each_place
 from derive.rules.index.selections import selected
 from derive.rules.index.where_they_meet import computed_where_they_meet
+from derive.rules.naming.factored_sums import with_factors_outside
 from derive.rules.naming.named_shares import with_named_shares
 from derive.rules.naming.nested import with_nested_named
-from derive.rules.naming.outside_products import with_factors_outside
 from derive.rules.naming.twins import one_of_each
 from derive.rules.place_signs import with_place_signs
 from derive.rules.stability.deviations import with_deviations

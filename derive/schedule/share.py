@@ -10,11 +10,11 @@ from typing import TypeGuard
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.matching import reading
 from derive.ir.nodes.naming import stem_of
-from derive.ir.nodes.other_axes import uncopied
+from derive.ir.nodes.other_axes import uncopied, with_axes
 from derive.ir.nodes.products import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import axes_of, numbered_in_order, put
-from derive.ir.nodes.walking import by_axes, children, kept, node_axes, reads, walk
+from derive.ir.nodes.walking import bottom_up, by_axes, children, kept, node_axes, reads, walk
 from derive.ir.program import (
     COMPARISONS,
     CONDITIONS,
@@ -92,14 +92,6 @@ def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
     return out
 
 
-def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
-    """Every axis of a node, bound ones too, in the order of its reads; of places alone, in the order of these."""
-    if not reads(node):
-        return tuple(dict.fromkeys(n.axis for n in walk(node) if isinstance(n, AxisValue)))
-    own = (i for n in walk(node) if isinstance(n, Read) for i in n.index if isinstance(i, str))
-    return tuple(dict.fromkeys(own)) if isinstance(node, Call | Reduce | Read) else ()
-
-
 def nameless(node: Node) -> Node | None:
     """The node with its axes numbered as they come, where tensors are read by axes; None for any other.
 
@@ -112,20 +104,10 @@ def nameless(node: Node) -> Node | None:
         return None
     if isinstance(node, Call) and node.fn in CONDITIONS and any(isinstance(n, AxisValue) for n in walk(node)):
         return None  # a table of comparisons, which sums within runs do without
-    numbers = {a: f"#{k}" for k, a in enumerate(_axes_in_turn(node))}
-
-    def renamed(n: Node | Index) -> Node | Index:
-        if isinstance(n, Read):
-            return Read(n.name, tuple(renamed(i) for i in n.index))  # type: ignore[misc]
-        if isinstance(n, Call):
-            return Call(n.fn, tuple(renamed(a) for a in n.args))  # type: ignore[misc]
-        if isinstance(n, Reduce):
-            return Reduce(n.kind, tuple(sorted(numbers.get(a, a) for a in n.axes)), renamed(n.body))  # type: ignore[arg-type]
-        if isinstance(n, AxisValue):
-            return AxisValue(numbers.get(n.axis, n.axis))
-        return numbers[n] if isinstance(n, str) else n
-
-    return renamed(node)  # type: ignore[return-value]
+    own = [i for n in walk(node) if isinstance(n, Read) for i in n.index if isinstance(i, str)]
+    own = own if reads(node) else [n.axis for n in walk(node) if isinstance(n, AxisValue)]
+    numbered = with_axes(node, {a: f"#{k}" for k, a in enumerate(dict.fromkeys(own))})
+    return bottom_up(numbered, lambda n: replace(n, axes=tuple(sorted(n.axes))) if isinstance(n, Reduce) else n)
 
 
 def _definition(s: Statement, node: Node) -> Assign | None:

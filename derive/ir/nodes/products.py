@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms
+from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms, whole_power
 from derive.ir.nodes.walking import node_axes, reads
 from derive.ir.program import Call, Node, Reduce
 
@@ -102,6 +102,14 @@ def numbers_apart(factors: Iterable[Node]) -> tuple[list[Node], list[Node]]:
     """The factors that are numbers, and those that are tensors."""
     factors = list(factors)
     return [f for f in factors if not is_tensor(f)], [f for f in factors if is_tensor(f)]
+
+
+def powers(factors: Iterable[Node]) -> dict[Node, int]:
+    """What is multiplied by some factors, each with how often."""
+    found: dict[Node, int] = {}
+    for root, times in map(whole_power, factors):
+        found[root] = found.get(root, 0) + times
+    return found
 
 
 def divided_factors(up: list[Node], down: list[Node]) -> Node:
