@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from derive.errors import DeriveError
@@ -74,6 +75,14 @@ def load_file(path: Path | str) -> list[Op]:
     if not ops:
         raise DeriveError(f"{path} defines no op", fix="decorate a function of equations with @op")
     return ops
+
+
+def load_text(text: str, name: str) -> list[Op]:
+    """The ops of a text, as of a file NAME.py. Raises DeriveError as `load_file` does."""
+    with TemporaryDirectory() as folder:  # Python shows the lines of files alone
+        path = Path(folder) / f"{name}.py"
+        path.write_text(text, encoding="utf-8")
+        return load_file(path)
 
 
 def _ops_of(module: ModuleType, source: str | None) -> list[Op]:

@@ -15,7 +15,6 @@ from derive.collapse.at_gathers import at_gathers
 from derive.collapse.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forward
 from derive.collapse.conditions import with_conditions, with_dear, with_elements, with_functions
 from derive.collapse.extrema import name_extrema
-from derive.collapse.inner_sums import name_inner_sums
 from derive.collapse.local_derivatives import Handing, by_local_derivatives
 from derive.collapse.logarithms import logarithms_apart, without_logarithms
 from derive.collapse.poles import with_poles_inside
@@ -40,6 +39,7 @@ from derive.ir.terms.elements import tensor_names
 from derive.notation.checks import check_inputs
 from derive.rules.index.guards import unguarded
 from derive.rules.index.selections import selected
+from derive.rules.naming.factored_sums import name_inner_sums
 from derive.rules.order import said_in_full
 from derive.schedule.definitions import Definition
 from derive.schedule.merged_axes import over_parts

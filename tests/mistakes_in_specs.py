@@ -529,26 +529,6 @@ MISTAKES = {
         'p, q = axes("p=2 q=3")\n@op\ndef mine(f, x: tensor[n, p]):\n    f.y[n, q] = x[n, q]\n    return f.y',
         "op mine, equation y: axis p has length 2, which is never 3; give axes whose lengths differ names of their own",
     ),
-    "input_underscore": (
-        "f, _x: tensor[n, d]",
-        "f.y[n, d] = 2 * _x[n, d]\n    return f.y",
-        "op mine: input _x begins with an underscore; choose another name",
-    ),
-    "input_like_its_op": (
-        "f, x: tensor[n, d], mine: tensor[d]",
-        "f.y[n, d] = mine[d] * x[n, d]\n    return f.y",
-        "op mine: an input has the op's own name, mine; call one of them something else",
-    ),
-    "input_like_its_module": (
-        "f, x: tensor[n, d], mine_forward: tensor[d]",
-        "f.y[n, d] = mine_forward[d] * x[n, d]\n    return f.y",
-        "op mine: an input cannot be called mine_forward, which generated code uses itself; choose another name",
-    ),
-    "input_like_a_class": (
-        "f, x: tensor[n, d], MineSaved: scalar",
-        "f.y[n, d] = MineSaved * x[n, d]\n    return f.y",
-        "op mine: an input cannot be called MineSaved, which generated code uses itself; choose another name",
-    ),
     "word_hidden": (
         "f, x: tensor[n, d], exp: tensor[d]",
         "f.y[n, d] = exp(x[n, d]) * exp[d]\n    return f.y",

@@ -54,6 +54,14 @@ def test_explain_prints_the_derivation_and_nothing_else(tmp_path: Path) -> None:
     assert files(tmp_path) == {}
 
 
+def test_explain_goes_on_to_further_orders_and_to_tangents(tmp_path: Path) -> None:
+    assert "softmax_gradients(x: tensor[..., d], dp: tensor[..., d])" in derive(
+        "explain", "softmax", "--order", "2", "--show", "equations", cwd=tmp_path
+    ).stdout  # fmt: skip
+    shown = derive("explain", "softmax", "--jvp", cwd=tmp_path).stdout
+    assert shown.splitlines()[0] == "softmax_jvp(x: tensor[..., d], tx: tensor[..., d])" and "return tp" in shown
+
+
 def test_explain_writes_latex_and_code_that_can_be_piped(tmp_path: Path) -> None:
     source = derive("explain", "tanh", "--latex", cwd=tmp_path).stdout
     assert source.startswith("\\documentclass") and source.endswith("\\end{document}\n")

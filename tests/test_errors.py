@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from derive.catalogue import catalogue, find, load_file
-from derive.emit.module import CALLED
+from derive.emit.names import OURS
 from derive.errors import DeriveError
-from derive.notation.annotations import RESERVED
+from derive.ir.equations import Op
 from derive.output.live import build
 from derive.output.package import write_package
+from derive.verify.verify import verify
 from tests.mistakes_in_specs import MISTAKES
 
 HEAD = '''from derive import *
@@ -351,21 +352,45 @@ def named(folder: Path, **names: str) -> Path:
     return file
 
 
-def test_the_notation_lists_every_name_that_no_input_may_have(tmp_path: Path) -> None:
-    page = (Path(__file__).parent.parent / "docs" / "notation.md").read_text()
-    listed = re.search(r"- for inputs: (.*?), which generated code uses", page, re.DOTALL)
-    assert listed is not None and set(re.findall(r"`(\w+)`", listed[1])) == RESERVED
-    assert set(CALLED) < RESERVED
-    for name in RESERVED:
-        with pytest.raises(DeriveError) as refused:
-            load_file(named(tmp_path, input=name))
-        assert f"op mine: an input cannot be called {name}, which generated code uses itself" in str(refused.value)
+def _is_right(op: Op, name: str = "x") -> None:
+    """Values and gradients, with the first input by its name as well."""
+    made = build(op)
+    x, w = torch.randn(3, 2, requires_grad=True), torch.randn(2, requires_grad=True)
+    wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))
+    for y in (made(x, w), made(**{name: x, "w": w})):
+        torch.testing.assert_close(y, (x * w).exp().sum())
+        torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
 
 
-@pytest.mark.parametrize("name", ["saved", "torch", "self"])
-def test_a_name_that_no_equation_may_have(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DeriveError, match=rf"op mine, equation {name}: {name} cannot name a tensor .*; choose another"):
-        load_file(named(tmp_path, output=name))
+OTHERS = ["mine", "mine_forward", "MineSaved", "_x", "_torch", "_Mine", "out", "needs", "group", "ctx", "len"]
+
+
+MANY = sorted(OURS - {"torch", "saved", "range", "polynomial", "sum"})  # no word `sum` beside an input of that name
+
+
+@pytest.mark.parametrize("name", ["torch", "saved", "range", "polynomial", *MANY[::4], *OTHERS])
+def test_an_input_may_have_any_name(name: str, tmp_path: Path) -> None:
+    """What the module calls so itself has another name in its functions."""
+    (op,) = load_file(named(tmp_path, input=name))
+    _is_right(op, name)
+
+
+def test_one_name_is_not_an_input_and_an_equation(tmp_path: Path) -> None:
+    with pytest.raises(DeriveError, match=r"equation torch: torch is an input .*; give the equation another name"):
+        load_file(named(tmp_path, input="torch", output="torch"))
+
+
+@pytest.mark.parametrize("name", ["torch", "out", "found"])
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+def test_an_input_of_any_name_in_a_package(name: str, backend: str, tmp_path: Path) -> None:
+    """With kernels, and functions that write over old results, whose parameter is `out_` beside an input `out`."""
+    ops = load_file(named(tmp_path, input=name))
+    write_package(ops, tmp_path / f"of_{name}", backend=backend, workspace=True)
+    code = (tmp_path / f"of_{name}" / "mine.py").read_text()
+    assert f"def mine_forward({name}: Tensor, w: Tensor)" in code and f"def mine({name}: Tensor, w: Tensor)" in code
+    assert ("*, out_: " in code) == (name == "out")
+    found = verify(ops[0])
+    assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]
 
 
 @pytest.mark.parametrize("name", ["keep_in", "check_shapes", "torch", "typed", "NamedTuple"])
@@ -424,20 +449,14 @@ def test_two_ops_of_a_package_differ_in_more_than_case(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-SOME_RESERVED = sorted(RESERVED - {"saved", "torch"})[::3]  # one way for all of them
-
-
-@pytest.mark.parametrize("name", [*SOME_RESERVED, "mine_forward", "MineSaved", "out", "ctx"])
+@pytest.mark.parametrize("name", [*sorted(OURS)[::3], "torch", "self", "mine_forward", "MineSaved", "out", "ctx"])
 def test_an_equation_may_have_any_other_name(name: str, tmp_path: Path) -> None:
-    x, w = torch.randn(3, 2, requires_grad=True), torch.randn(2, requires_grad=True)
     for where in ("inner", "output"):
         (op,) = load_file(named(tmp_path, **{where: name}))
-        y = build(op)(x, w)
-        wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))
-        torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
+        _is_right(op)
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED - {"saved", "torch"}))
+@pytest.mark.parametrize("name", sorted(OURS))
 def test_an_equation_set_aside_is_no_input(name: str, tmp_path: Path) -> None:
     """An underscore more is a name that an input may have."""
     (op,) = load_file(named(tmp_path, inner=name, input=f"{name}_"))
@@ -457,14 +476,6 @@ def test_what_people_call_their_tensors(name: str, tmp_path: Path) -> None:
         y = build(op)(x, w)
         wanted = torch.autograd.grad((x * w).exp().sum(), (x, w))
         torch.testing.assert_close(torch.autograd.grad(y, (x, w)), wanted)
-
-
-def test_an_input_called_out_has_no_workspace(tmp_path: Path) -> None:
-    ops = load_file(named(tmp_path, input="out"))
-    with pytest.raises(DeriveError) as refused:
-        write_package(ops, tmp_path / "out", workspace=True)
-    assert str(refused.value) == "op mine: an input is called out, which is what --workspace adds; choose another name"
-    assert write_package(ops, tmp_path / "out")
 
 
 def test_an_op_without_an_input_to_differentiate_by(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""A printed expression and the dimensions it has: the currency of the torch backend."""
+"""Code, the dimensions and the kind of what it computes, and who owns the memory: the currency of the torch backend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from derive.backends.subscripts import subscripted
+from derive.backends.code import ALL, NEW, REST, Code, Field, Infix, Name, as_code, method, selected, together
 from derive.ir.program import base
 
 Dim = str | None  # an axis, or None for a dimension of length 1
@@ -13,38 +13,58 @@ Dims = tuple[Dim, ...]
 
 PACK = "..."
 
-ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON, CHOICE = 6, 5, 4, 3, 2, 1, 0
-
 
 @dataclass(frozen=True)
 class Value:
-    """Source text, its binding strength, and its dimensions in order."""
+    """Code, and its dimensions in order."""
 
-    code: str
+    code: Code
     dims: Dims = ()
-    strength: int = ATOM
     scalar: bool = False  # a Python number, not a tensor
     boolean: bool = False
     weak: bool = False  # a tensor made of numbers and conditions alone, in torch's default dtype; its values are exact
     owned: bool = False  # a tensor of ours that nothing reads again: it may be written over
     full: Value | None = None  # of a tensor without its dimensions of length 1: the tensor
 
-    def inside(self, strength: int) -> str:
-        """The text, in parentheses if it binds less strongly than its surroundings."""
-        return f"({self.code})" if self.strength < strength else self.code
+    def method(self, name: str, *args: object, dims: Dims | None = None, **options: object) -> Value:
+        """`value.name(args)`, as `x.sum(0)`."""
+        return Value(method(self.code, name, *args, **options), self.dims if dims is None else dims)
 
-    def method(self, call: str, dims: Dims | None = None) -> Value:
-        """`value.call`, as `x.sum(0)`."""
-        return Value(subscripted(self.inside(ATOM), call), self.dims if dims is None else dims)
+    def field(self, name: str, dims: Dims | None = None) -> Value:
+        """`value.name`, as `x.T`."""
+        return Value(Field(self.code, name), self.dims if dims is None else dims)
+
+    def at(self, *items: object, dims: Dims | None = None) -> Value:
+        """`value[items]`."""
+        return Value(selected(self.code, tuple(map(as_code, items))), self.dims if dims is None else dims)
+
+
+def product(left: Value, right: Value, dims: Dims) -> Value:
+    """A product of matrices."""
+    return Value(Infix("@", left.code, right.code), dims)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One statement of code and the equation it computes."""
+    """One statement of code, or the head of a block, and the equation it computes."""
 
-    code: str
+    value: Code
+    to: Code | None = None  # where it is put
+    sign: str = "="
     note: str = ""
     part_of: frozenset[int] = frozenset()  # the statements of the program, by number, that it computes
+    depth: int = 0  # blocks that it stands in
+
+    @property
+    def code(self) -> str:
+        """The text."""
+        put = "" if self.to is None else f"{self.to} {self.sign} "
+        return f"{'    ' * self.depth}{put}{self.value}"
+
+    @property
+    def made(self) -> str:
+        """The name that it is the first to give something; none of another line."""
+        return self.to.id if isinstance(self.to, Name) and self.sign == "=" and not self.depth else ""
 
 
 def is_pack(dim: Dim) -> bool:
@@ -65,7 +85,7 @@ def position(dims: Dims, at: int) -> int:
 def swap(value: Value) -> Value:
     """The last two dimensions exchanged."""
     dims = (*value.dims[:-2], value.dims[-1], value.dims[-2])
-    return value.method(".T" if len(dims) == 2 and not any(is_pack(d) for d in dims) else ".mT", dims)
+    return value.field("T" if len(dims) == 2 and not any(is_pack(d) for d in dims) else "mT", dims)
 
 
 def permute(value: Value, dims: Dims) -> Value:
@@ -77,16 +97,15 @@ def permute(value: Value, dims: Dims) -> Value:
     apart = [k for k, d in enumerate(dims) if d != value.dims[k]]
     if len(apart) == 2 and not any(is_pack(dims[k]) for k in apart):
         first, second = (position(dims, k) for k in apart)
-        return value.method(f".transpose({first}, {second})", dims)
+        return value.method("transpose", first, second, dims=dims)
     if not any(is_pack(d) for d in dims):
-        order = ", ".join(str(value.dims.index(d)) for d in dims)
-        return value.method(f".permute({order})", dims)
+        return value.method("permute", *(value.dims.index(d) for d in dims), dims=dims)
     places = ((position(value.dims, value.dims.index(d)), position(dims, k)) for k, d in enumerate(dims))
     moved = [(a, b) for (a, b), d in zip(places, dims, strict=True) if a != b and not is_pack(d)]
     source, target = (", ".join(map(str, side)) for side in zip(*moved, strict=True))
     if len(moved) == 1:
-        return value.method(f".movedim({source}, {target})", dims)
-    return value.method(f".movedim(({source}), ({target}))", dims)
+        return value.method("movedim", source, target, dims=dims)
+    return value.method("movedim", f"({source})", f"({target})", dims=dims)
 
 
 def align(value: Value, order: Dims) -> Value:
@@ -120,11 +139,11 @@ def _keepdim_fits(dims: Dims, order: Dims) -> bool:
 
 def squeeze(value: Value) -> Value:
     """Without its dimensions of length 1."""
-    places = [str(position(value.dims, i)) for i, d in enumerate(value.dims) if d is None]
+    places = [position(value.dims, i) for i, d in enumerate(value.dims) if d is None]
     if not places:
         return value
-    taken = places[0] if len(places) == 1 else f"({', '.join(places)})"
-    return replace(value.method(f".squeeze({taken})", tuple(d for d in value.dims if d is not None)), full=value)
+    taken = places[0] if len(places) == 1 else together(places)
+    return replace(value.method("squeeze", taken, dims=tuple(d for d in value.dims if d is not None)), full=value)
 
 
 def unsqueeze(value: Value, need: Dims) -> Value:
@@ -134,12 +153,11 @@ def unsqueeze(value: Value, need: Dims) -> Value:
         return value
     if value.full is not None and value.full.dims == need:
         return value.full
+    items = [REST if is_pack(d) else ALL if d is not None else NEW for d in need]
     if any(is_pack(d) for d in need):
-        items = ["..." if is_pack(d) else ":" if d is not None else "None" for d in need]
-        while len(items) > 1 and items[0] == "..." and items[1] == ":":
+        while len(items) > 1 and items[0] == REST and items[1] == ALL:
             items.pop(1)
     else:
-        items = [":" if d is not None else "None" for d in need]
-        while items and items[-1] == ":":
+        while items and items[-1] == ALL:
             items.pop()
-    return value.method(f"[{', '.join(items)}]", need)
+    return value.at(*items, dims=need)

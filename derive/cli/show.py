@@ -14,13 +14,13 @@ from derive.cli.options import File, Save, Saving
 from derive.cli.terminal import complain, searching
 from derive.emit import render
 from derive.errors import DeriveError
+from derive.orders import gradient_op, specs, tangent_op
 from derive.pipeline import derive_op
 from derive.show.book.site import lone_page
 from derive.show.document import document
 from derive.show.explain import STAGES
 from derive.show.explain import explain as explained
 from derive.show.report import compare, table, write_table
-from derive.show.specs import specs
 
 _DIGITS = 18
 """Of a length: as many as PyTorch takes."""
@@ -39,15 +39,25 @@ def explain(
         typer.Option(metavar="AXIS=N", help="A length of an axis, for the bytes kept and the cost; 64 if not given."),
     ] = None,
     save: Saving = Save.cost,
+    order: Annotated[
+        int, typer.Option(help="The order of the derivative: 2 explains the gradients of the gradients.", min=1)
+    ] = 1,
+    jvp: Annotated[bool, typer.Option("--jvp", help="Show the tangents of the outputs, and nothing else.")] = False,
     cost: Annotated[
         bool, typer.Option("--cost", help="Count and time the generated code line by line, and nothing else.")
     ] = False,
     threads: Annotated[int | None, typer.Option(help="PyTorch's threads, for --cost; 1 if not given.", min=1)] = None,
 ) -> None:
     """Show how a backward pass was derived, or what it costs."""
-    _check_shown({"--show": show is not None, "--latex": latex, "--html": html, "--cost": cost}, size, threads)
+    chosen = {"--show": show is not None, "--latex": latex, "--html": html, "--cost": cost, "--jvp": jvp}
+    _check_shown(chosen, size, threads)
     lengths = _sizes(size or [])
     op = find(name, None if file is None else load_file(file))
+    for _ in range(order - 1):
+        op = gradient_op(op)
+    if jvp:
+        print(tangent_op(op))
+        return
     if html:
         print(lone_page(op, file, save.value), end="")
         return

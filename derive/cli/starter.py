@@ -10,9 +10,9 @@ import black
 
 from derive import notation
 from derive.emit import LINE_LENGTH
+from derive.emit.names import OURS
 from derive.emit.templating import environment
 from derive.errors import DeriveError
-from derive.notation.annotations import RESERVED
 
 _TAKEN = {"d", "eps", "f", "handgrad", "rrms", "torch", "w", "x", "y", "derive"}
 """Names that the starter itself gives, and packages that a file of that name would hide."""
@@ -48,5 +48,5 @@ def write_starter(name: str, path: Path | None = None) -> Path:
 def _check(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise DeriveError(f"{name!r} cannot name an op", fix="use a Python identifier, such as my_op")
-    if name in {*notation.__all__, *RESERVED, *_TAKEN, *sys.stdlib_module_names}:
+    if name in {*notation.__all__, *OURS, *_TAKEN, *sys.stdlib_module_names}:
         raise DeriveError(f"{name} has a meaning already", fix=f"choose another name, such as my_{name}")

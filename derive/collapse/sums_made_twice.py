@@ -5,18 +5,18 @@ It costs few bytes, and to take it again a pass over all that it sums.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from itertools import permutations
 
 from derive.collapse.autograd.saved import BYTES
 from derive.collapse.conditions import Handed
-from derive.decisions import AXES_IN_ALL_ORDERS, SMALL_SUM
+from derive.decisions import SMALL_SUM
 from derive.facts.lengths.nominal import Nominal
+from derive.ir.nodes.matching import reading
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import renamed
 from derive.ir.nodes.walking import node_axes, reads
-from derive.ir.program import Assign, AxisValue, Call, Node, Num, Read, Reduce, Scal, SizeOf, base
+from derive.ir.program import Assign, Read, Reduce
 
 
 def with_sums_made_twice(known: Handed, cotangents: Collection[str], most: float, nominal: Nominal) -> Handed:
@@ -44,54 +44,7 @@ def _twin(s: Assign, known: Handed, cotangents: Collection[str], nominal: Nomina
     if nominal.weighted(node_axes(s.value)) * SMALL_SUM > nominal.elements((*node_axes(s.value), *s.value.axes)):
         return None
     alike = (t for t in own.values() if t.name == s.name or t.name not in known.backward.names)
-    return next((t for t in alike if _is_same(t, s)), None)
-
-
-def _is_same(t: Assign, s: Assign) -> bool:
-    """Whether two statements take one sum, whatever their axes are called."""
-    if not (isinstance(t.value, Reduce) and isinstance(s.value, Reduce)) or t.value.kind != s.value.kind:
-        return False
-    if len(t.axes) != len(s.axes) or len(t.value.axes) != len(s.value.axes) or not _are_plain(t) or not _are_plain(s):
-        return False
-    places = {str(a): k for k, a in enumerate((*t.axes, *t.value.axes))}
-    mine = _key(t.value.body, places)
-    orders = permutations(s.value.axes) if len(s.value.axes) <= AXES_IN_ALL_ORDERS else (s.value.axes,)
-    return mine is not None and any(
-        mine == _key(s.value.body, {str(a): k for k, a in enumerate((*s.axes, *order))}) for order in orders
-    )
-
-
-def _are_plain(s: Assign) -> bool:
-    return all(isinstance(a, str) for a in s.axes)
-
-
-def _key(node: Node, places: Mapping[str, int]) -> tuple[object, ...] | None:
-    """What two nodes have in common that are the same but for their axes and the order of factors and terms."""
-    if isinstance(node, Read):
-        index = [places.get(i) if isinstance(i, str) else None for i in node.index]
-        return None if None in index else ("read", node.name, *index)
-    if isinstance(node, AxisValue):
-        return ("place", places[node.axis]) if node.axis in places else None
-    if isinstance(node, SizeOf):
-        return ("size", base(node.axis))
-    if isinstance(node, Num | Scal):
-        return ("number", str(node))
-    if not isinstance(node, Call):
-        return None
-    parts = [_key(a, places) for a in _operands(node, node.fn)]
-    if node.fn == "absolute" and isinstance(node.args[0], Call) and node.args[0].fn == "sub":  # either way round
-        parts = [_key(a, places) for a in node.args[0].args]
-        return None if None in parts else ("distance", *sorted(parts, key=repr))
-    return None if None in parts else (node.fn, *(sorted(parts, key=repr) if node.fn in ("add", "mul") else parts))
-
-
-def _operands(node: Node, fn: str) -> list[Node]:
-    """The terms of a sum or the factors of a product; the arguments of another call."""
-    if not isinstance(node, Call) or node.fn != fn:
-        return [node]
-    if fn not in ("add", "mul"):
-        return list(node.args)
-    return [part for a in node.args for part in _operands(a, fn)]
+    return next((t for t in alike if reading(t, s.value) == Read(t.name, s.axes)), None)
 
 
 def _handed(twin: Assign, s: Assign, known: Handed) -> Handed:

@@ -11,7 +11,7 @@ from derive.adjoint.chain_rule import Stepwise
 from derive.collapse.carried import carried
 from derive.collapse.chain import Laws, Step
 from derive.collapse.domain import divided_by, divisors, outside_domain, undivided
-from derive.collapse.known_products import by_products, products
+from derive.collapse.known import by_products, products
 from derive.collapse.local_search import Candidate
 from derive.collapse.openings import bodies, opened, with_definitions
 from derive.collapse.reassociate import (
@@ -25,9 +25,8 @@ from derive.collapse.reassociate import (
     reassociated,
 )
 from derive.collapse.saving import Policy, with_kept
-from derive.collapse.sums_named import sums_named
 from derive.collapse.sums_of_adjoints import sums_of_adjoints, weighted_sums_of_adjoints
-from derive.collapse.sums_of_multiples import sums_of_multiples
+from derive.collapse.sums_of_multiples import sums_named, sums_of_multiples
 from derive.collapse.supports import of_definition, reason_of, without_masks
 from derive.collapse.together import Whole, cheapest, priced, with_changed
 from derive.ir.algebra import normal

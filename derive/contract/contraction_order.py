@@ -8,6 +8,7 @@ with a name, computed once. What is read through windows meets one factor first,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -79,16 +80,13 @@ def _in_steps(program: Program, nominal: Nominal, halved: frozenset[Key]) -> tup
 
 def _in_common(program: Program) -> frozenset[Key]:
     """The steps that several sums could have in common, in whatever order they are taken."""
-    count: dict[Key, int] = {}
-    for s in program.statements:
-        for node in (n for n in walk(s.value) if isinstance(n, Reduce) and n.kind == "sum"):
-            _, tensors = numbers_apart(product_factors(as_product(node).body))
-            groups = Groups.of(tensors, node_axes(node))
-            most = max(len(groups) - 1, 2)  # a product of two may be a step of a longer one
-            for size in range(2, most + 1 if 1 < len(groups) <= ALL_ORDERS else 0):
-                for subset in combinations(range(len(groups)), size):
-                    key = groups.key(subset)
-                    count[key] = count.get(key, 0) + 1
+    count: Counter[Key] = Counter()
+    for node in (n for s in program.statements for n in walk(s.value) if isinstance(n, Reduce) and n.kind == "sum"):
+        _, tensors = numbers_apart(product_factors(as_product(node).body))
+        groups = Groups.of(tensors, node_axes(node))
+        most = max(len(groups) - 1, 2)  # a product of two may be a step of a longer one
+        for size in range(2, most + 1 if 1 < len(groups) <= ALL_ORDERS else 0):
+            count.update(map(groups.key, combinations(range(len(groups)), size)))
     return frozenset(key for key, times in count.items() if times > 1)
 
 
@@ -105,7 +103,7 @@ class _Orders:
     made: list[Statement] = field(default_factory=list)
     named: list[str] = field(default_factory=list)
     known: dict[Key, Read] = field(default_factory=dict)
-    uses: dict[Key, int] = field(default_factory=dict)
+    uses: Counter[Key] = field(default_factory=Counter)
     whole: set[Key] = field(default_factory=set)  # products of two factors
     cost: float = 0.0
 
@@ -128,24 +126,19 @@ class _Orders:
         if node.kind != "sum" or not 1 < len(groups) <= ALL_ORDERS or not all(self.is_plain(f) for f in tensors):
             return node
         windows = [f for f in tensors if _in_windows(f)]
-        if windows and self.every:
+        if self.every and (windows or len(groups) == 2 or not is_matrix_product(as_product(node))):
             return node
         if len(groups) == 2:
-            return node if self.every else self.in_one_step(node, groups, numbers)
-        if self.every and not is_matrix_product(as_product(node)):
-            return node
+            return self.in_one_step(node, groups, numbers)
         best = cheapest(groups, self.nominal, self.known, self.halved)
         as_written = at_once(groups, self.nominal) if self.every else in_turn(groups, self.nominal)
-        if windows and not _each_meets_one(best.steps, windows):
-            self.cost += as_written
-            return node
         settled = self.every or (self.shared is not None and not self.shared & best.steps)
-        if best.cost * GAIN >= as_written and settled:
+        too_dear = best.cost * GAIN >= as_written and settled
+        if too_dear or (windows and not _each_meets_one(best.steps, windows)):
             self.cost += as_written
             return node
         self.cost += best.cost
-        for key in best.steps:
-            self.uses[key] = self.uses.get(key, 0) + 1
+        self.uses.update(best.steps)
         assert not isinstance(best.tree, int)
         left, right = (self.step(side, groups) for side in best.tree)
         rest = tuple(a for a in node.axes if any(a in node_axes(f) for f in (*left, *right)))

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from derive.contract.divided_factors import as_product
 from derive.contract.opened_sums import Known, is_product
 from derive.contract.sums_apart import added, mean_of, of_term, sums_apart
 from derive.facts.costs.cost import cheaper
@@ -31,19 +30,19 @@ from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.other_axes import plain, plain_but_windows, plain_by_axes, value_at, with_axes
 from derive.ir.nodes.products import (
     by_axes,
+    divided_factors,
     fraction,
     is_matrix_product,
     is_of_differences,
     is_outer_difference,
     is_outer_sum,
     is_tensor,
+    powers,
     product_factors,
 )
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import axes_along, by_axes_once, node_axes, reads, rebuilt, uses, walk, with_sums
 from derive.ir.program import Assign, Call, Node, Program, Read, Reduce, SizeOf, base
-
-_Powers = dict[Node, int]
 
 
 def inlined_in_sums(program: Program, nominal: Nominal) -> Program:
@@ -74,30 +73,24 @@ def _outer_products(program: Program, nominal: Nominal) -> Program:
 
 def _by_factors(node: Reduce, products: Known) -> Node:
     """A sum with the factors of the outer products in it; itself where there are none, or it is no matrix product."""
-    powers = _factors(node.body, products)
-    if node.kind != "sum" or powers == _factors(node.body, {}):
+    factors = powers(_factors(node.body, products))
+    if node.kind != "sum" or factors == powers(product_factors(node.body)):
         return node
-    factors = [to_the(f, e) for f, e in powers.items()]
-    inside, outside = by_axes(factors, node.axes)
+    inside, outside = by_axes((to_the(f, e) for f, e in factors.items()), node.axes)
     total = Reduce("sum", node.axes, multiplied(inside)) if inside else node
     return multiplied([*outside, total]) if is_matrix_product(total) else node
 
 
-def _factors(node: Node, products: Known) -> _Powers:
-    """The factors of a product as powers, those of outer products in the place of these."""
-    found: _Powers = {}
-    for factor in product_factors(node):
-        root, exponent = whole_power(factor)
+def _factors(node: Node, products: Known) -> list[Node]:
+    """The factors of a product, each as often as it is one, those of outer products in the place of these."""
+    out: list[Node] = []
+    for root, times in powers(product_factors(node)).items():
         made = products.get(root.name) if isinstance(root, Read) and plain(root) else None
-        if made is None or not isinstance(root, Read):
-            inner: _Powers = {root: 1}
-        else:
-            inner = _factors(value_at(made, root.index), products)
-            if any(set(node_axes(f)) == set(node_axes(root)) for f in inner):
-                inner = {root: 1}  # as large as one of its factors
-        for f, e in inner.items():
-            found[f] = found.get(f, 0) + e * exponent
-    return found
+        inner = [root] if made is None else _factors(value_at(made, root.index), products)  # type: ignore[union-attr]
+        if any(set(node_axes(f)) == set(node_axes(root)) for f in inner):
+            inner = [root]  # as large as one of its factors
+        out += inner * times
+    return out
 
 
 # --- sums -------------------------------------------------------------------------------------------------
@@ -254,7 +247,7 @@ def _weighted(node: Reduce, known: Known) -> Node:
         return node
     difference = differences[0]
     (inside, outside), (over, below) = (by_axes(part, node.axes) for part in (up, down))
-    weight = as_product([f for f in inside if f != difference], over)
+    weight = divided_factors([f for f in inside if f != difference], over)
     if minus and (turned := _turned(difference)) is not None:
         difference, minus = turned, False
     total = Reduce("sum", node.axes, multiplied([*product_factors(weight), difference]))
@@ -269,7 +262,7 @@ def _with_square(node: Reduce, known: Known) -> Node:
         return node
     root, up, down = found
     (inside, outside), (over, below) = (by_axes(part, node.axes) for part in (up, down))
-    total = Reduce("sum", node.axes, multiplied([as_product(inside, over), to_the(root, 2)]))
+    total = Reduce("sum", node.axes, multiplied([divided_factors(inside, over), to_the(root, 2)]))
     return _beside(node, total, outside, below, minus) if weighed_apart(total) is not None else node
 
 

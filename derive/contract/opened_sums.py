@@ -6,10 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from derive.ir.nodes.arithmetic import ONE, multiplied
+from derive.ir.nodes.matching import match
 from derive.ir.nodes.other_axes import Renaming, plain, value_at, with_axes
 from derive.ir.nodes.products import is_tensor, product_factors
 from derive.ir.nodes.substituting import put
-from derive.ir.nodes.walking import axes_along, children, index_axes, node_axes, walk
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes, walk
 from derive.ir.program import Assign, Call, Index, Merged, Node, PartOf, Read, Reduce
 
 Known = Mapping[str, Assign]
@@ -129,6 +130,11 @@ class Common:
     places: tuple[int, ...]
     names: Renaming
 
+    @property
+    def others(self) -> list[Node]:
+        """The other sum's factors beside these."""
+        return [f for k, f in enumerate(self.other.written) if k not in self.places]
+
     def whole(self, pattern: Opened, core: Collection[int]) -> bool:
         """Whether the other sum has all these factors, and can name each of their axes as it is written."""
         axes = {a for k in core for a in node_axes(pattern.written[k])}
@@ -151,43 +157,17 @@ class Common:
 
 def common(pattern: Opened, other: Opened, among: Collection[int]) -> Common | None:
     """The factors of the pattern, of those at the places `among`, that the other sum has under other axes."""
-    names: dict[str, Index] = {}
+    names: Renaming = {}
     core, places = [], []
     largest_first = sorted(among, key=lambda k: -len(node_axes(pattern.factors[k])))
     for k in largest_first:
         for place, factor in enumerate(other.factors):
             if place in places or not is_tensor(factor):
                 continue
-            found = _matched(pattern.factors[k], factor, names)
+            found = match(pattern.factors[k], factor, names)
             if found is not None:
                 names = found
                 core.append(k)
                 places.append(place)
                 break
     return Common(other, tuple(core), tuple(places), names) if core else None
-
-
-def _matched(pattern: Node | Index, n: Node | Index, names: dict[str, Index]) -> dict[str, Index] | None:
-    """The renaming, and what it takes for the pattern to become the node; None where nothing does."""
-    if isinstance(pattern, str):
-        if not isinstance(n, str) and not (isinstance(n, Merged) and plain(n)):
-            return None
-        if pattern in names:
-            return names if names[pattern] == n else None
-        free = not set(axes_along(names.values())) & set(index_axes(n))
-        return {**names, pattern: n} if free else None
-    if isinstance(pattern, Read | Call | Merged) and plain(pattern):
-        if type(n) is not type(pattern) or _head(n) != _head(pattern):
-            return None
-        found: dict[str, Index] | None = names
-        for p, m in zip(children(pattern), children(n), strict=True):
-            found = None if found is None else _matched(p, m, found)
-        return found
-    if pattern != n:
-        return None
-    axes = index_axes(pattern)
-    return {**names, **{a: a for a in axes}} if all(names.get(a, a) == a for a in axes) else None
-
-
-def _head(n: Node | Index) -> tuple[str, int]:
-    return (n.name if isinstance(n, Read) else n.fn if isinstance(n, Call) else ""), len(children(n))

@@ -12,14 +12,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from derive.contract.divided_factors import with_divided_factors
 from derive.decisions import MATMUL
 from derive.facts.costs.cost import node_work
 from derive.facts.lengths.nominal import Nominal
-from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms, summed, whole_power
-from derive.ir.nodes.products import is_matrix_product, is_outer_sum, is_tensor, product_factors, weighed_terms
+from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms, summed
+from derive.ir.nodes.products import (
+    divided_factors,
+    fraction,
+    is_matrix_product,
+    is_outer_sum,
+    is_tensor,
+    powers,
+    product_factors,
+    weighed_terms,
+)
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk, with_sums
+from derive.ir.nodes.walking import node_axes, rebuilt, walk, with_sums
 from derive.ir.program import Call, Index, Node, Num, Program, Read, Reduce, SizeOf, Window
 
 
@@ -28,10 +36,9 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
     def within(node: Reduce) -> Node:
         total = replace(node, kind="sum")
-        divided = with_divided_factors(total)
-        spread = with_divided_factors(replace(total, body=added(_terms(total.body))))
+        spread = _divided(replace(total, body=added(_terms(total.body))))
         opened = replace(total, body=_multiplied_out(total.body))
-        forms = [total, divided, *(f for f in map(_apart, (total, divided, spread, opened)) if f is not None)]
+        forms: list[Node] = [total, spread, *(f for f in map(_apart, (total, spread, opened)) if f is not None)]
         forms += [f for f in map(_inner_first, forms) if f not in forms]
         best = _inner_first(min(forms, key=lambda form: _work(form, nominal)))  # a product reads all that it sums, too
         if node.kind == "sum" or best == total:
@@ -39,6 +46,24 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         return mean_of(best, [SizeOf(a) for a in node.axes])
 
     return check(with_sums(program, within))
+
+
+def _divided(node: Reduce) -> Reduce:
+    """The sum with every quotient among its terms as a product of factors, of which some are quotients.
+
+    `sum(a[n, k] * w[k, d] / b[n, k], over=k)` is `(a / b) @ w`, and nothing runs over all three axes.
+    """
+    values = [(divided_factors(*fraction(term)), minus) for term, minus in _divided_terms(node.body)]
+    return replace(node, body=summed(values))
+
+
+def _divided_terms(body: Node) -> list[tuple[Node, bool]]:
+    """The signed terms of a sum, each divided by what all of them are."""
+    if isinstance(body, Call) and body.fn == "div":
+        above, below = body.args
+        return [(Call("div", (term, below)), minus) for term, minus in _divided_terms(above)]
+    terms = signed_terms(body)
+    return terms if len(terms) == 1 else [(t, minus != m) for term, m in terms for t, minus in _divided_terms(term)]
 
 
 def mean_of(total: Node, sizes: list[Node]) -> Node:
@@ -68,12 +93,10 @@ def _apart(node: Reduce) -> Node | None:
     if len(terms) < 2 or any(_nearly_equal(*pair) for pair in subtracted):
         return None
     whole = set(node_axes(node.body))
-    own = [(_over_own(node, term), minus) for term, minus in terms]
-    if not any(_is_product(s) for s, _ in own):
+    own = [_over_own(node, term) for term, _ in terms]
+    if not any(map(_is_product, own)) or any(not _is_product(s) and set(node_axes(s.body)) == whole for s in own):
         return None
-    if any(not _is_product(s) and set(node_axes(s.body)) == whole for s, _ in own):
-        return None
-    return added([(_counted(s, node), minus) for s, minus in own])
+    return added([(_own_sum(node, term), minus) for term, minus in terms])
 
 
 def _nearly_equal(one: Node, other: Node) -> bool:
@@ -83,7 +106,7 @@ def _nearly_equal(one: Node, other: Node) -> bool:
     """
     if not _may_be_alike([one], [other]):
         return False
-    left, right = (_powers(term) for term in (one, other))
+    left, right = (Counter(powers(product_factors(term))) for term in (one, other))
     alone = [[f for f in rest.elements() if is_tensor(f)] for rest in (left - right, right - left)]
     return not (not _may_be_alike(*alone) and all(alone) and max(map(len, alone)) > 1)
 
@@ -106,19 +129,11 @@ def _number_of(index: Index) -> object:
     return index.offset.value if fixed else None  # type: ignore[union-attr]
 
 
-def _powers(term: Node) -> Counter[Node]:
-    """The factors of a term, each as often as it is multiplied there."""
-    found: Counter[Node] = Counter()
-    for root, times in map(whole_power, product_factors(term)):
-        found[root] += times
-    return found
-
-
 def differences_apart(node: Reduce) -> Node:
     """The products of matrices of a sum that weighs a difference, some of them subtracted: see `is_of_differences`."""
     terms = weighed_terms(product_factors(node.body))
     sums = [(others if term == ONE else [*others, term], minus) for others, term, minus in terms]
-    return _inner_first(added([(_counted(_over_own(node, multiplied(fs)), node), minus) for fs, minus in sums]))
+    return _inner_first(added([(_own_sum(node, multiplied(fs)), minus) for fs, minus in sums]))
 
 
 def _over_own(node: Reduce, term: Node) -> Reduce:
@@ -131,8 +146,8 @@ def _terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
     out: list[tuple[Node, bool]] = []
     for term, negative in signed_terms(node, minus):
         inside: list[tuple[Node, bool]] = []
-        if isinstance(term, Call) and term.fn in ("mul", "div") and any(map(_is_number, term.args)):
-            k = 0 if term.fn == "div" or _is_number(term.args[1]) else 1
+        if isinstance(term, Call) and term.fn in ("mul", "div") and not all(map(is_tensor, term.args)):
+            k = 0 if term.fn == "div" or not is_tensor(term.args[1]) else 1
             inside = [(replace(term, args=_with(term.args, k, t)), sign) for t, sign in _terms(term.args[k], negative)]
         out += inside if len(inside) > 1 else [(term, negative)]
     return out
@@ -172,22 +187,17 @@ def _with(args: tuple[Node, ...], k: int, other: Node) -> tuple[Node, ...]:
     return (*args[:k], other, *args[k + 1 :])
 
 
-def _is_number(node: Node) -> bool:
-    return not node_axes(node) and not reads(node)
-
-
-def _counted(own: Reduce, node: Reduce) -> Node:
+def _own_sum(node: Reduce, term: Node) -> Node:
     """A term's sum over the axes that it has, as often as the others have places."""
-    value: Node = own if own.axes else own.body
-    others: list[Node] = [SizeOf(a) for a in node.axes if a not in own.axes]
-    return multiplied([*others, value])
+    own = _over_own(node, term)
+    return multiplied([*(SizeOf(a) for a in node.axes if a not in own.axes), own if own.axes else term])
 
 
 def of_term(node: Reduce, term: Node) -> Node:
     """The sum of one term of what is summed, or its mean."""
     if set(node.axes) <= set(node_axes(term)):
         return replace(node, body=term)
-    total = _counted(_over_own(node, term), node)
+    total = _own_sum(node, term)
     return total if node.kind == "sum" else mean_of(total, [SizeOf(a) for a in node.axes])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from sympy import Basic, Integer
 
@@ -52,15 +52,16 @@ def _in_pattern(axis: Axis, filled: bool = False) -> str:
     return f"{axis.name}>0" if filled else axis.name
 
 
-def given_lengths(op: Op) -> list[str]:
+def given_lengths(op: Op, code: Callable[[str], str]) -> list[str]:
     """A line for each argument that is the length of an axis which an input has as well: both must agree."""
     lines = []
     for o in (o for o in op.operands if o.kind == "length"):
         axis, holder = o.ranges_over, next((t for t in op.operands if o.ranges_over in t.axes), None)
         if axis is not None and holder is not None:
             dims = tuple(a.name for a in holder.axes)
-            length = f"{holder.name}.shape[{position(dims, holder.axes.index(axis))}]"
-            lines.append(f'check_given("{op.name}", "{o.name}", {o.name}, "{axis.base}", "{holder.name}", {length})')
+            length = f"{code(holder.name)}.shape[{position(dims, holder.axes.index(axis))}]"
+            told = f'"{op.name}", "{o.name}", {code(o.name)}, "{axis.base}", "{holder.name}"'
+            lines.append(f"check_given({told}, {length})")
     return lines
 
 

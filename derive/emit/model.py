@@ -26,6 +26,7 @@ class Function:
     decorators: tuple[str, ...] = ("in_float32",)
     compared: str = ""  # its decorator's arguments: where it writes, what it reads, how lengths follow
     copies: bool = False  # whether it writes where its kernel does not
+    of_inputs: bool = False  # whether its parameters are the op's inputs
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,16 @@ class Module:
     forward: Function
     backward: Function
     extra: tuple[Function, ...]
-    parameters: tuple[str, ...]
+    inputs: tuple[str, ...]  # as the caller says them
+    parameters: tuple[str, ...]  # as the code does
+    set_apart: tuple[str, str]  # lines for what has an input's name: at the end, and first in functions of inputs
     differentiable: tuple[str, ...]
     ranges: tuple[tuple[str, str, str, int, str, bool], ...]
     outputs: tuple[str, ...]
     cotangents: tuple[str, ...]
     linear: bool  # whether the gradients depend on the cotangents alone
     returned: tuple[str, ...]
+    function: str  # what autograd's function is called
     context: str  # what autograd's context is called: as everywhere, but for ops that have a tensor of that name
     keeping: tuple[str, ...]  # lines that take out of the saved tuple what only gradients read that are not needed
     asking: str  # the argument of the backward that says which gradients are; none where there is one alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,26 +24,14 @@ from derive.ir.terms.names import free_name
 from derive.notation.annotations import title as title_of
 from derive.pipeline import Derivation
 
-OUT = "out"
-"""The parameter of the functions that write over old results."""
-
 KERNELS = ("FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP")
 """What the kernels are called in a module."""
 
 
-def takes_workspace(op: Op) -> bool:
-    """Whether the functions that write over old results can have their parameter: no input has its name."""
-    return all(o.name != OUT for o in op.operands)
-
-
 def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False) -> Module:
-    """What a template needs of a derivation. Raises DeriveError where the module needs a name that the op has given."""
+    """What a template needs of a derivation. Raises DeriveError where the module needs a name that the op has."""
     op = d.op
-    if workspace and not takes_workspace(op):
-        raise DeriveError(
-            f"an input is called {OUT}, which is what --workspace adds", op=op.name, fix="choose another name"
-        )
-    names = Names(d, [OUT] if workspace else [])
+    names = Names(d, workspace)
     title = title_of(op.name)
     pair = Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
     gradients = _gradients(d)
@@ -52,13 +41,19 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
     widening = {d for f in (forward, backward, *extra) if f.saved is None for d in f.decorators}
     told = {d for d in widening if d.startswith("kernel_")}
     of_kernels = set() if kernels is None else {*kernels.imports, *told}
-    parameters, outputs = tuple(o.name for o in op.operands), tuple(names.tensors.get(o, o) for o in op.outputs)
+    inputs, outputs = tuple(o.name for o in op.operands), tuple(map(names.of, op.outputs))
+    parameters = tuple(map(names.of, inputs))
     cotangents = tuple(c.target.name for c in d.steps.cotangents)
     context = free_name("ctx", {*parameters, *outputs, *cotangents, *(g.name for g in gradients)})
-    keeping = _keeping(pair, parameters, context, kernels)
+    keeping = _keeping(pair, inputs, context, kernels)
     called = {"without_values"} if any("without_values(" in line for line in keeping) else set()
     imports = _imports(op, (pair.forward, pair.backward, *extra), (widening - told) | of_kernels | called)
     _check_name(op.name, imports, () if kernels is None else KERNELS)
+    defined = {f.name for f in (forward, backward, *extra)} | {f"{title}Saved"}
+    defined |= {f"{title}Gradients"} if len(gradients) > 1 else set()
+    defined |= {line.partition(" = ")[0] for line in kernels.definitions} if kernels else set()
+    set_apart = names.set_apart({*dir(builtins), *_imported(imports), *defined})
+    forward, backward, *extra = (_opened(f, set_apart[1]) for f in (forward, backward, *extra))
     gradient_of = {o.name: g.name for o, g in zip(op.differentiable, gradients, strict=True)}
     tensors = ", ".join("Tensor" for _ in op.outputs)
     return Module(
@@ -73,16 +68,19 @@ def module_of(d: Derivation, backend: str = "torch", step: bool = False, workspa
         forward=forward,
         backward=backward,
         extra=tuple(extra),
+        inputs=inputs,
         parameters=parameters,
-        differentiable=tuple(o.name for o in op.differentiable),
+        set_apart=set_apart,
+        differentiable=tuple(names.of(o.name) for o in op.differentiable),
         ranges=ranges(op),
         outputs=outputs,
         cotangents=cotangents,
         linear=is_linear(d),
-        returned=tuple(gradient_of.get(p, "None") for p in parameters),
+        returned=tuple(gradient_of.get(p, "None") for p in inputs),
+        function=free_name(f"_{title}", inputs, "_"),
         context=context,
         keeping=keeping,
-        asking=_asking(pair, parameters, context),
+        asking=_asking(pair, inputs, context),
         plain_returns=tensors if len(op.outputs) == 1 else f"tuple[{tensors}]",
         wrapper_doc=f"{escaped(summary(op))} Differentiable by `loss.backward()`.",
         native=kernels,
@@ -162,9 +160,17 @@ def _command(op: Op, backend: str, step: bool, workspace: bool) -> str:
 
 def _check_name(op: str, imports: Iterable[str], native: Iterable[str]) -> None:
     """An op has no name that its module needs. Raises DeriveError."""
-    imported = {word for line in imports for word in re.split(r"\W+", line.partition("import ")[2])}
-    if op in {*imported, *native, f"_{title_of(op)}"}:
+    if op in {*_imported(imports), *native, f"_{title_of(op)}"}:
         raise DeriveError("its module uses that name itself", op=op, fix="give the op another name")
+
+
+def _imported(imports: Iterable[str]) -> set[str]:
+    return {word for line in imports for word in re.split(r"\W+", line.partition("import ")[2])}
+
+
+def _opened(function: Function, line: str) -> Function:
+    """The function with the line that it begins with where its parameters are inputs called as something of ours."""
+    return _led(function, (line,)) if line and function.of_inputs else function
 
 
 def _led(function: Function, lines: tuple[str, ...], at: int = 0) -> Function:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable
+from collections.abc import Collection
+from itertools import count
 
 from sympy import Expr, Integer, Mul
 
@@ -13,16 +14,35 @@ from derive.ir.equations import Op
 from derive.ir.lowering.raising import raised
 from derive.ir.program import Node, Num, SizeOf, Window, base
 from derive.ir.terms.axes import Axis, Rest, Size
+from derive.ir.terms.names import free_name
 from derive.ir.terms.windows import Affine, longest
-from derive.notation.annotations import RESERVED, made_of
+from derive.notation.annotations import title
 from derive.pipeline import Derivation
+
+OURS = frozenset({
+    "self", "found", "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
+    "check_shapes", "check_given", "check_index", "check_length", "explains_index", "in_float32", "ratio_of",
+    "places_of", "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "without_values", "needed_of",
+    "FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices",
+    "run_sums", "sums_of_outer", "convolve", "correlated_images", "fill_diagonal_", "filtered_images",
+    "weighed_distances", "where_by_bits", "skewed", "add_skewed_", "at_places",
+    "window_sums", "spread_over_windows", "over_windows", "stacked_last", "sum_of_few",
+    "sum_of_products", "sum_of_rows", "polynomial", "powers",
+})  # fmt: skip
+"""Names that generated modules use themselves."""
+
+
+def made_of(op: str) -> frozenset[str]:
+    """The names that the module of an op defines."""
+    functions = {op, *(f"{op}{s}_{w}" for s in ("", "_stepwise") for w in ("forward", "backward"))}
+    return frozenset(functions | {f"{title(op)}{s}{w}" for s in ("", "Stepwise") for w in ("Saved", "Gradients")})
 
 
 def _renamed(tensors: set[str], reserved: set[str] | frozenset[str]) -> dict[str, str]:
     """What tensors are called that cannot keep their names: the same, with as many underscores as set it apart."""
     out: dict[str, str] = {}
-    for tensor in sorted(t for t in tensors if keyword.iskeyword(t) or t in reserved):
-        name = f"{tensor}_"
+    for tensor in sorted(t for t in tensors if keyword.iskeyword(t) or t in reserved or t.startswith("_")):
+        name = f"{tensor.lstrip('_')}_"
         while name in tensors or name in reserved or name in out.values():
             name = f"{name}_"
         out[tensor] = name
@@ -38,10 +58,12 @@ def _second(op: Op) -> set[str]:
 class Names:
     """Python names for axes' sizes, scalars and tensors, decided once for the whole module."""
 
-    def __init__(self, d: Derivation, taken: Iterable[str] = ()):
-        """`taken` are further names that nothing may have which is no input."""
-        op = d.named
-        reserved = RESERVED | made_of(op.name) | set(taken)
+    def __init__(self, d: Derivation, workspace: bool = False):
+        """`out` is the parameter of the functions that write over old results, where there is a `workspace`."""
+        self.op = op = d.named
+        inputs = {o.name for o in op.operands}
+        self.out = next(name for k in count() if (name := f"out{'_' * k}") not in inputs)
+        reserved = OURS | made_of(op.name) | ({self.out} if workspace else set())
         programs = [p for p in (d.forward, d.backward, d.stepwise_forward, d.stepwise_backward) if p is not None]
         tensors = {n for p in programs for n in (*[g for g, _ in p.given], *[s.name for s in p.statements])}
         tensors |= {o.name for o in op.operands}
@@ -59,7 +81,7 @@ class Names:
                 self.sizes[axis] = str(rule.axis.fixed)
                 continue
             if rule.given is not None:
-                self.sizes[axis] = rule.given
+                self.sizes[axis] = self.of(rule.given)
                 continue
             others = {*tensors, *reserved, *self.tensors.values(), *self.sizes.values()}
             while name in others or keyword.iskeyword(name):
@@ -75,6 +97,21 @@ class Names:
         self.queries = queries(op.equations)
         self.merged = op.merged
         self.padded = frozenset(r.around.base for r in op.sizes if r.around is not None)
+
+    def of(self, name: str) -> str:
+        """What a tensor or a number is called in the code."""
+        return self.tensors.get(name, name)
+
+    def set_apart(self, has: Collection[str]) -> tuple[str, str]:
+        """Two lines for inputs that are called as something that a module `has`: what keeps that under a name of ours,
+        behind all else, and what a function begins with that has such parameters; nothing where there are none.
+        """
+        inputs = [o.name for o in self.op.operands]
+        renamed = {n: self.tensors[n] for n in inputs if n in self.tensors}
+        ours = {n: free_name(f"_{n}", inputs, "_") for n in renamed if n in has}
+        kept = f"{', '.join(ours.values())} = {', '.join(ours)}" if ours else ""
+        left, right = [*renamed.values(), *ours], [*renamed, *ours.values()]
+        return kept, f"{', '.join(left)} = {', '.join(right)}" if renamed else ""
 
     def original(self, axis: str) -> str:
         """The axis whose length this one has, where it is as long as another: code says it once, by that one's name."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
+from derive.backends.code import Text
 from derive.backends.values import Line
 from derive.ir.nodes.liveness import Liveness, Results, liveness
 from derive.ir.program import Program
@@ -62,9 +63,8 @@ class Needs:
         """The lines in order, those that not every gradient reads under an `if`."""
         for condition, group in groupby(lines, key=lambda line: self.condition(self.read_by(line))):
             if condition:
-                yield Line(f"if {condition}:")
-            indent = "    " if condition else ""
-            yield from (replace(line, code=f"{indent}{line.code}") for line in group)
+                yield Line(Text(f"if {condition}:"))
+            yield from (replace(line, depth=line.depth + bool(condition)) for line in group)
 
     def returned(self, gradients: Sequence[str]) -> tuple[str, ...]:
         """What is returned, as code, where these are the gradients."""

@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from sympy import Expr
 
+from derive.backends.code import Text
 from derive.backends.cpu.wrapper import Native, Shapes, native
 from derive.backends.torch.between import made_twice
 from derive.backends.torch.choices import choices_first
@@ -91,12 +92,11 @@ class Pair:
             forward, backward = with_shares(forward_in_float64(forward, backward, kept)), with_shares(backward)
         self.twice = made_twice(forward, backward, [e.name for e in self.op.equations])
 
-        def codes(program: Program, known: Layouts) -> list[str]:
-            like = self._like if program is forward else self.cotangents[0]
-            return [line.code for line in self._print(program, known, like).lines]
+        def lines_of(program: Program, known: Layouts) -> list[Line]:
+            return self._print(program, known, self._like if program is forward else self.cotangents[0]).lines
 
         self.forward_layouts, self.backward_layouts = with_fewest_views(
-            (forward, backward), lambda plain: self._laid_out(forward, backward, kept, plain), codes
+            (forward, backward), lambda plain: self._laid_out(forward, backward, kept, plain), lines_of
         )
         self.filled = filled(d.op, self.op, forward)
         self.checked_lengths = (*self.op.requirements, *left_to_check(d.op, self.op, forward))
@@ -131,7 +131,7 @@ class Pair:
     def _like(self) -> str:
         """The input whose device and dtype new tensors of the forward take."""
         tensors = [o for o in self.op.operands if o.is_tensor]
-        return next((o for o in tensors if o.ranges_over is None), tensors[0]).name
+        return self.names.of(next((o for o in tensors if o.ranges_over is None), tensors[0]).name)
 
     def native(self, title: str, step: bool) -> Native:
         """The kernels of both functions, in the torch form's shapes and names."""
@@ -211,13 +211,13 @@ class Pair:
         checked = [(o, o.ranges_over.base) for o in tensors if o.ranges_over is not None and o.name in indexed]
         wanted += [over for _, over in checked]
         wanted += [s.axis.base for r in self.checked_lengths for s in lengths_of(r)]
-        given = frozenset(o.name for o in op.operands if o.kind == "length")
+        given = frozenset(names.of(o.name) for o in op.operands if o.kind == "length")
         sources = {o.name: tuple(a.name for a in o.axes) for o in tensors}
         head, *_ = length_lines(op, names, list(dict.fromkeys(wanted)), sources, given, self.checked_lengths)
-        index_checks = {o.name: self._index_check(o.name, o.name, over) for o, over in checked}
+        index_checks = {o.name: self._index_check(o.name, names.of(o.name), over) for o, over in checked}
         compared = [check for name, check in index_checks.items() if name not in read_by(op)]  # by kernels as well
         index_checks_left = [check for check in index_checks.values() if check not in compared]
-        before = (self._shape_check(tensors), *given_lengths(op), *head, *compared)
+        before = (self._shape_check(tensors), *given_lengths(op, names.of), *head, *compared)
         self.lengths_read = len(before) if lengths_saved or compared else 0
         saved = f"{self.title}Saved({', '.join(f.name for f in self.saved)})"
         outputs = [names.tensors.get(o, o) for o in self.d.op.outputs]
@@ -225,7 +225,7 @@ class Pair:
         return Function(
             name, signature(op), returns, f"Returns {listed(outputs)} and what the backward needs.",
             (*before, *index_checks_left, *commented(printed.lines),
-             f"return {', '.join(outputs)}, {saved}"),
+             f"return {', '.join(outputs)}, {saved}"), of_inputs=True,
         )  # fmt: skip
 
     def _checked(self, printed: Printed) -> Printed:
@@ -234,10 +234,10 @@ class Pair:
         lines, sizes = list(printed.lines), list(printed.sizes)
         for name, of in guarding(self.op).items():
             code = self.names.tensors.get(name, name)
-            at = next((k for k, line in enumerate(lines) if line.code.startswith(f"{code} = ")), None)
+            at = next((k for k, line in enumerate(lines) if line.made == code), None)
             if at is not None and (name not in printed.checked or of.name not in explained):
                 assert of.ranges_over is not None
-                lines.insert(at + 1, Line(self._index_check(of.name, code, of.ranges_over.base)))
+                lines.insert(at + 1, Line(Text(self._index_check(of.name, code, of.ranges_over.base))))
                 sizes.append(of.ranges_over.base)
         return Printed(lines, sizes, printed.checked)
 
@@ -249,7 +249,8 @@ class Pair:
         patterns = [(o, axes) for o in tensors for axes in read_as(o, self.d.op, self.filled)]
         shapes = ", ".join(f'"{o.name}{"" if o.differentiable else f" ({o.kind})"}: {axes}"' for o, axes in patterns)
         comma = "," if len(patterns) == 1 else ""
-        return f'check_shapes("{self.op.name}", ({shapes}{comma}), {", ".join(o.name for o, _ in patterns)})'
+        values = ", ".join(self.names.of(o.name) for o, _ in patterns)
+        return f'check_shapes("{self.op.name}", ({shapes}{comma}), {values})'
 
     def _print(self, program: Program, known: Layouts, like: str) -> Printed:
         names = self.names

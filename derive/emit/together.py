@@ -14,7 +14,7 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
     op, title = pair.op, pair.title
     name = f"{op.name}_with_gradients"
     cotangent = pair.d.steps.cotangents[0].target.name
-    parameters = ", ".join(o.name for o in op.operands)
+    parameters = ", ".join(pair.names.of(o.name) for o in op.operands)
     given = f"{signature(op)}, {cotangent}: float = 1.0"
     several, needs = len(gradients) > 1, pair.needs
     assert needs is not None
@@ -33,29 +33,32 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
             f"    gradients = {op.name}_backward(torch.full_like({together.loss}, {cotangent}), *saved, {asked})",
             f"    return {together.loss}, gradients",
         ),
+        of_inputs=True,
     )  # fmt: skip
     if not workspace:
         return (first,)
-    targets, copies = placed(gradients, together.gradients, together.called.outputs, "out[1]")
-    targets[together.loss] = "out[0]"
+    out = pair.names.out
+    targets, copies = placed(gradients, together.gradients, together.called.outputs, f"{out}[1]")
+    targets[together.loss] = f"{out}[0]"
     second = Function(
-        f"{name}_out", f"{given}, *, out: {kind}, {needs.typed}", kind,
+        f"{name}_out", f"{given}, *, {out}: {kind}, {needs.typed}", kind,
         "The same, written over what an earlier call returned.",
         (
-            f"out = out[0], needed_of(out[1], {needs.parameter})",
+            f"{out} = {out}[0], needed_of({out}[1], {needs.parameter})",
             *needs.unpacked,
-            *together.called.lines((*needs.copied(copies), "return out"), targets),
+            *together.called.lines((*needs.copied(copies), f"return {out}"), targets),
             f"{together.loss}, gradients = {name}({parameters}, {cotangent}, {asked})",
-            f"out[0].copy_({together.loss})",
+            f"{out}[0].copy_({together.loss})",
             *(
-                ("for place, gradient in zip(out[1], gradients):", "    if place is not None:",
+                (f"for place, gradient in zip({out}[1], gradients):", "    if place is not None:",
                  "        place.copy_(gradient)")
-                if several else ("if out[1] is not None:", "    out[1].copy_(gradients)")
+                if several else (f"if {out}[1] is not None:", f"    {out}[1].copy_(gradients)")
             ),
-            "return out",
+            f"return {out}",
         ),
         decorators=("writes_out",),
         compared=compared_together(pair, gradients),
         copies=bool(copies),
+        of_inputs=True,
     )  # fmt: skip
     return first, second

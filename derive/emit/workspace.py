@@ -28,23 +28,24 @@ class _Named:
 
 def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Function:
     """The backward once more, its gradients written into tensors of the caller's."""
-    made = {line.code.partition(" = ")[0] for line in pair.backward_printed.lines}
+    made = {line.made for line in pair.backward_printed.lines}
     needs = pair.needs
     assert needs is not None
-    places = {_place(g, len(gradients), "out"): k for k, g in enumerate(gradients)}
-    targets, copies = placed(gradients, pair.returned, made, "out")
+    out = pair.names.out
+    places = {_place(g, len(gradients), out): k for k, g in enumerate(gradients)}
+    targets, copies = placed(gradients, pair.returned, made, out)
     printed = _into(
         pair, pair.backward_printed.lines, targets, pair.backward_layouts, lambda x, t: needs.needed(places[t], x)
     )
     called = None if kernels is None else kernels.backward_call
-    last = (*needs.copied(copies), "return out")
+    last = (*needs.copied(copies), f"return {out}")
     native = () if called is None else called.lines(last, targets)
-    first = [f"out = needed_of(out, {needs.parameter})", *needs.unpacked]
+    first = [f"{out} = needed_of({out}, {needs.parameter})", *needs.unpacked]
     if len(gradients) == 1:
-        first += ["if out is None:", "    return None"]
+        first += [f"if {out} is None:", "    return None"]
     return Function(
-        f"{pair.backward.name}_out", f"{pair.backward_takes}, *, out: {pair.backward.returns}, {needs.typed}",
-        pair.backward.returns, "The same, written into the tensors of `out`, which share no memory with the rest.",
+        f"{pair.backward.name}_out", f"{pair.backward_takes}, *, {out}: {pair.backward.returns}, {needs.typed}",
+        pair.backward.returns, f"The same, written into the tensors of `{out}`, which share no memory with the rest.",
         (*first, *pair.of_something(native), *pair.head, *commented(needs.guarded(printed)),
          *pair.zeros(written=True), *last),
         decorators=("writes_out",),
@@ -54,12 +55,13 @@ def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Fu
 
 def forward_out(pair: Pair, kernels: Native | None) -> Function:
     """The forward once more, what it computes written where an earlier call's results lie."""
-    made = {line.code.partition(" = ")[0] for line in pair.forward_printed.lines}
+    made = {line.made for line in pair.forward_printed.lines}
     outputs = [pair.names.tensors.get(o, o) for o in pair.d.op.outputs]
-    places = {o: f"out[{k}]" for k, o in enumerate(outputs)}
-    places = {f.name: f"out[-1].{f.name}" for f in pair.saved} | places
+    out = pair.names.out
+    places = {o: f"{out}[{k}]" for k, o in enumerate(outputs)}
+    places = {f.name: f"{out}[-1].{f.name}" for f in pair.saved} | places
     targets = {name: place for name, place in places.items() if name in made}
-    inputs, printed = {o.name for o in pair.op.operands}, pair.forward_printed.lines
+    inputs, printed = {pair.names.of(o.name) for o in pair.op.operands}, pair.forward_printed.lines
     views = views_of(inputs, printed, _tensors(pair, pair.forward_layouts) - _points(pair.forward_layouts))
     written = {name: place for name, place in targets.items() if name not in views}
     *lines, result = pair.forward.lines
@@ -67,11 +69,11 @@ def forward_out(pair: Pair, kernels: Native | None) -> Function:
     called = None if kernels is None else kernels.forward_call
     native = () if called is None else called.lines((result,), targets)
     return Function(
-        f"{pair.forward.name}_out", f"{signature(pair.op)}, *, out: {pair.forward.returns}",
+        f"{pair.forward.name}_out", f"{signature(pair.op)}, *, {out}: {pair.forward.returns}",
         pair.forward.returns, "The same, written over what an earlier call with inputs of these shapes returned.",
         (*before[:pair.lengths_read], *native, *before[pair.lengths_read:],
          *commented(_into(pair, printed, written, pair.forward_layouts)), result), decorators=("writes_out",),
-        compared=_compared_forward(pair, written),
+        compared=_compared_forward(pair, written), of_inputs=True,
     )  # fmt: skip
 
 
@@ -120,7 +122,8 @@ def _place(gradient: str, count: int, out: str) -> str:
 def compared_together(pair: Pair, gradients: Sequence[str]) -> str:
     """As arguments of a decorator: where a loss and its gradients are written, and what is read."""
     loss = pair.d.op.outputs[0]
-    places = [_Named("out[0]", loss, pair.forward_layouts[loss]), *_gradients(pair, gradients, "out[1]")]
+    out = pair.names.out
+    places = [_Named(f"{out}[0]", loss, pair.forward_layouts[loss]), *_gradients(pair, gradients, f"{out}[1]")]
     return _compared(pair, places, *_forward_reads(pair))
 
 
@@ -139,7 +142,7 @@ def _compared_backward(pair: Pair, gradients: Sequence[str]) -> str:
     read = [
         _Named(pair.names.tensors.get(n, n), n, pair.backward_layouts[n]) for n in (*pair.cotangents, *pair.kept)
     ]
-    return _compared(pair, _gradients(pair, gradients, "out"), read, lengths)
+    return _compared(pair, _gradients(pair, gradients, pair.names.out), read, lengths)
 
 
 def _forward_reads(pair: Pair) -> tuple[list[_Named], dict[str, str]]:

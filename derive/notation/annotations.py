@@ -13,28 +13,10 @@ from derive.ir.equations import Operand
 from derive.ir.terms.axes import PACK, Axis
 from derive.notation.handles import RECORDING
 
-RESERVED = frozenset({
-    "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
-    "check_shapes", "check_given", "check_index", "check_length", "explains_index", "in_float32", "ratio_of",
-    "places_of", "once_differentiable", "sum", "range", "abs", "min", "max", "widened", "without_values", "needed_of",
-    "FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP", "of_numbers", "as_float64", "pair_distances", "rows_by_matrices",
-    "run_sums", "sums_of_outer", "convolve", "correlated_images", "fill_diagonal_", "filtered_images",
-    "weighed_distances", "where_by_bits", "skewed", "add_skewed_", "at_places",
-    "window_sums", "spread_over_windows", "over_windows", "stacked_last", "sum_of_few",
-    "sum_of_products", "sum_of_rows", "polynomial", "powers",
-})  # fmt: skip
-"""Names that generated modules use themselves."""
-
 
 def title(op: str) -> str:
     """An op's name as that of a class."""
     return "".join(part.capitalize() for part in op.split("_"))
-
-
-def made_of(op: str) -> frozenset[str]:
-    """The names that the module of an op defines."""
-    functions = {op, *(f"{op}{s}_{w}" for s in ("", "_stepwise") for w in ("forward", "backward"))}
-    return frozenset(functions | {f"{title(op)}{s}{w}" for s in ("", "Stepwise") for w in ("Saved", "Gradients")})
 
 
 class Kind:
@@ -140,19 +122,11 @@ index = Index()
 # --- from a signature -------------------------------------------------------------------------------------
 
 
-def operand(parameter: inspect.Parameter, op: str) -> Operand:
+def operand(parameter: inspect.Parameter) -> Operand:
     """An input of an op, from its signature. Raises DeriveError where its annotation or its name cannot be."""
     kind = parameter.annotation
     if not isinstance(kind, Kind) or kind.axes is None:
         raise _no_kind(parameter.name, kind)
-    if parameter.name.startswith("_"):
-        raise DeriveError(f"input {parameter.name} begins with an underscore", fix="choose another name")
-    if parameter.name == op:
-        raise DeriveError(f"an input has the op's own name, {op}", fix="call one of them something else")
-    if parameter.name in RESERVED | made_of(op):
-        raise DeriveError(
-            f"an input cannot be called {parameter.name}, which generated code uses itself", fix="choose another name"
-        )
     has_default = parameter.default is not inspect.Parameter.empty
     if kind.kind not in ("scalar", "length") and has_default:
         raise DeriveError(

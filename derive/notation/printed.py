@@ -45,7 +45,6 @@ from derive.ir.terms.axes import PACK_NAME, Axis, Size
 from derive.ir.terms.names import free_name
 from derive.ir.terms.windows import as_written
 from derive.notation import __all__ as words
-from derive.notation.annotations import RESERVED, made_of
 
 
 @dataclass(frozen=True)
@@ -149,9 +148,8 @@ class _Equations:
 
     def __init__(self, program: Program, given: Sequence[str], axes: _Axes):
         self.program, self.axes, self.given = program, axes, set(given)
-        reserved = RESERVED | made_of(program.name)
-        self.names = {n: free_name(n.lstrip("_"), reserved, "_") for n in given}  # how each tensor is read by now
-        self.taken = {*self.names.values(), "saved", "torch", "self", *keyword.kwlist}
+        self.names = {n: free_name(n.lstrip("_"), keyword.kwlist, "_") for n in given}  # how each is read by now
+        self.taken = {*self.names.values(), *keyword.kwlist}
         self.dims: dict[str, tuple[Index, ...]] = {self.names[n]: own for n, own in program.given}
         self.truths: set[str] = set()  # equations that are conditions
         self.indices = places(program)

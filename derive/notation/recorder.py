@@ -252,7 +252,7 @@ class Recorder:
         if name in self.taken:
             what = "an input" if name in self.operands else "defined already"
             raise DeriveError(f"{name} is {what}", fix="give the equation another name")
-        if keyword.iskeyword(name) or name in ("saved", "torch", "self") or name.startswith("_"):
+        if keyword.iskeyword(name) or name.startswith("_"):
             raise DeriveError(f"{name} cannot name a tensor", fix="choose another name")
 
     def guard(self, outputs: tuple[str, ...]) -> None:

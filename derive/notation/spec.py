@@ -126,7 +126,7 @@ def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
     try:
         check_signature(function)
         given = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        return tuple(operand(p, name) for p in given)
+        return tuple(operand(p) for p in given)
     except NameError as error:
         raise undeclared(error, names_near(function, (), ())) from None
 

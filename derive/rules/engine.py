@@ -25,7 +25,7 @@ _OPERATORS: Mapping[type[ast.AST], str] = {
     ast.GtE: "ge", ast.Lt: "lt", ast.LtE: "le", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 
-RANKS = {"log": 2, "scale": -1} | dict.fromkeys(("exp", "add", "sub", "mul", "div", "pow", "where"), 1)
+RANKS = {"log": 4, "exp": 2, "sigmoid": 1, "scale": -1} | dict.fromkeys(("add", "sub", "mul", "div", "pow"), 3)
 """How high a function stands in the order by which rows end, 0 where it is not said: it is put as lower ones."""
 
 

@@ -15,7 +15,7 @@ from sympy.core.relational import Relational
 from derive.ir.algebra import normal
 from derive.ir.equations import Equation, Op
 from derive.ir.terms import functions, kinks
-from derive.ir.terms.axes import free_axes
+from derive.ir.terms.axes import Axis, free_axes
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, at_index, tensor_names
 from derive.rules.engine import COFACTOR, Move, Row, fold, moves
@@ -30,11 +30,26 @@ _WORDS: dict[str, Callable[..., Basic]] = {
 }  # fmt: skip
 _EVEN = (kinks.absolute, cos, cosh)
 
-FACTS: Mapping[str, Callable[[Expr], bool | None]] = {
+
+
+def _grows(exponent: Expr, of: Expr) -> bool:
+    """Whether a sum has a multiple of something above 0 among its terms."""
+    number, rest = of.as_coeff_Mul()
+    terms = {rest: times for times, rest in (t.as_coeff_Mul() for t in Add.make_args(exponent))}
+    return bool(number * terms.get(rest, S.Zero) > 0)
+
+
+def _asks_of_places(condition: Basic, value: Expr) -> bool:
+    """Whether a condition asks if two axes are at the same place, and a tensor runs over both."""
+    asked = isinstance(condition, Eq | Ne) and all(isinstance(i, Axis) for i in condition.args)
+    return asked and free_axes(condition) <= free_axes(value) and bool(value.atoms(At))
+
+
+FACTS: Mapping[str, Callable[..., bool | None]] = {
     "number": lambda e: e.is_number, "varies": lambda e: not e.is_number,
     "negative": lambda e: e.is_negative, "positive": lambda e: e.is_positive,
     "nonzero": lambda e: e.is_nonzero, "whole": lambda e: e.is_Integer,
-    "unsigned": lambda e: not e.could_extract_minus_sign(),
+    "unsigned": lambda e: not e.could_extract_minus_sign(), "grows": _grows, "places": _asks_of_places,
     "constant": lambda e: not e.atoms(At) and not free_axes(e),
     "real": lambda e: bool(e.atoms(At)) and not any(at.tensor.is_integer for at in e.atoms(At)),  # no place
 }  # fmt: skip
@@ -101,9 +116,10 @@ def rewritten(
     return (value, "") if move is None else (move.value, move.reason)
 
 
-def by_rows(op: Op, rows: Sequence[Row]) -> Op:
-    """The same op with these laws wherever they hold in an equation as it is written."""
-    changed = (replace(e, body=rewritten(e.body, rows, NONE, as_it_is)[0]) for e in op.equations)
+def by_rows(op: Op, rows: Sequence[Row], kinds: Sequence[str] = ()) -> Op:
+    """The same op with these laws wherever they hold in an equation, be it of some `kinds` alone, as it is written."""
+    changed = (replace(e, body=rewritten(e.body, rows, NONE, as_it_is)[0]) if not kinds or e.kind in kinds else e
+               for e in op.equations)  # fmt: skip
     return replace(op, equations=tuple(changed))
 
 
@@ -131,10 +147,17 @@ def _once(
                 said = ((body, *at.as_coeff_Mul()) for body, at in bound.items() if not isinstance(body, Dummy))
                 opened = {at: body / number for body, number, at in said}
                 after = _by_name(_instance(p.right, bound), opened, names)
-                changed = tidy(part - before + normal(after) if isinstance(p.left, Add) else part / before * after)
-                longer = isinstance(p.left, Add) and len(Add.make_args(changed)) >= len(Add.make_args(part))
+                is_sum = isinstance(p.left, Add)
+                changed = tidy(part - before + normal(after) if is_sum else _less(part, before) * after)
+                longer = is_sum and len(Add.make_args(changed)) >= len(Add.make_args(part))
                 if not longer and (new or not opened or changed.atoms(Function) <= value.atoms(Function)):
                     yield Move(tidy(value.xreplace({part: changed})), row, variables, opened)
+
+
+def _less(product: Expr, factors: Expr) -> Expr:
+    """A product without these factors; SymPy does not cancel the exponentials of two sums."""
+    left, own = list(Mul.make_args(product)), Mul.make_args(factors)
+    return Mul(*(f for f in left if f not in own)) if set(own) <= set(left) else product / factors
 
 
 def _parts(value: Basic) -> Iterator[Expr]:

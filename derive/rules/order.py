@@ -13,13 +13,11 @@ from derive.rules.index.padding import padded
 from derive.rules.index.peeling import peeled, said_for_each_place
 from derive.rules.index.selections import selected
 from derive.rules.index.where_they_meet import computed_where_they_meet
+from derive.rules.naming.factored_sums import with_factors_outside
 from derive.rules.naming.named_shares import with_named_shares
 from derive.rules.naming.nested import with_nested_named
-from derive.rules.naming.outside_products import with_factors_outside
 from derive.rules.naming.twins import one_of_each
-from derive.rules.piecewise.numbers_in_choices import with_numbers_in_choices
-from derive.rules.piecewise.place_signs import with_place_signs
-from derive.rules.stability.counterbalanced import with_counterbalanced
+from derive.rules.place_signs import with_place_signs
 from derive.rules.stability.deviations import with_deviations
 from derive.rules.stability.few_exponentials import with_few_exponentials
 from derive.rules.stability.largest_off import with_largest_taken_off
@@ -29,6 +27,7 @@ from derive.rules.stability.squares import with_squares
 from derive.rules.stability.stable import by_stable_functions
 from derive.rules.stability.sums_of_sums import with_sums_of_sums
 from derive.rules.tables.piecewise import RELU
+from derive.rules.tables.stability import COUNTERBALANCED
 
 Rewriting = Callable[[Op], Op]
 
@@ -42,14 +41,13 @@ PLACES: tuple[Rewriting, ...] = (
     said_for_each_place,
     *ENDS,
     computed_where_they_meet,
-    with_numbers_in_choices,
 )
 """Which places of which tensors an equation asks for: all that follows reads indices as they are then."""
 
 DIGITS: tuple[Rewriting, ...] = (
     partial(by_rows, rows=RELU),
     with_squares,
-    with_counterbalanced,  # one exponential of a product of several: it has a largest
+    partial(by_rows, rows=COUNTERBALANCED, kinds=("sum", "mean")),  # of one exponential there is a largest
     with_sums_of_sums,
     with_largest_taken_off,
     with_logs_of_shares,  # which are known by the largest that was taken off

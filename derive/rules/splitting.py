@@ -9,7 +9,7 @@ from sympy import Basic, Expr, Function, Mul, Pow, S
 
 from derive.errors import DeriveError
 from derive.facts.interpreter import signs
-from derive.ir.equations import Equation, Operand
+from derive.ir.equations import Equation, Op, Operand
 from derive.ir.terms.axes import PACK, Axis, free_axes, in_all_orders, sorted_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Tensor, reads_of
@@ -270,3 +270,13 @@ def _concatenation(target: Tensor, index: tuple[Expr, ...], rhs: Concat, left: t
             )
         own.append(axis)
     return Equation(target, index, rhs, "concat", tuple(own))
+
+
+def without_unread(op: Op, before: Op) -> Op:
+    """The op without what nothing reads any more, as exponentials that are too large."""
+    while True:
+        read, was = ({at.name for e in o.equations for at in e.reads} for o in (op, before))
+        rest = tuple(e for e in op.equations if e.name in {*read, *op.outputs} or e.name not in was)
+        if len(rest) == len(op.equations):
+            return op
+        op = replace(op, equations=rest)

@@ -26,12 +26,8 @@ from derive.ir.nodes.products import fraction
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import by_axes_once, node_axes, reads, rebuilt
-from derive.ir.program import MIRRORED, Assign, Call, Node, Num, Program, Read, Reduce, Statement
-from derive.schedule.blends import blend, gap, order, three_ways
-from derive.schedule.sides import on_each_side, vanishes_beside
-from derive.schedule.steps import clamped, half_of
-
-_TWO = Num(Fraction(2))
+from derive.ir.program import MIRRORED, Assign, Call, Node, Program, Read, Reduce, Statement
+from derive.schedule.compared import Compared, blend, clamped, gap, half_of, on_each_side, sides, vanishes_beside
 
 
 @dataclass(frozen=True)
@@ -105,9 +101,10 @@ def _without_choice(node: Call, known: _Known) -> Node | None:
         return product
     if (extremum := _extremum(node) or clamped(node)) is not None:
         return extremum
-    if (passed := _passed_on(node, known)) is not None:
+    found = Compared.of(node)
+    if found is not None and (passed := _passed_on(found, known)) is not None:
         return passed
-    blended = blend(node, known.values)
+    blended = None if found is None else blend(found, known.values)
     return _masked(_turned(node), known) if blended is None else _within(blended, known)
 
 
@@ -124,6 +121,8 @@ def _masked(node: Call, known: _Known) -> Node | None:
         return None
     if sign is not None and _vanishes(value, sign.args[0]):
         return _within(value, known)
+    if sign is not None and on_each_side(node) != node:  # a branch that is shorter on its side is worth a choice
+        return None
     return Call("mul", (_within(value, known), sign or Call("where", (condition, ONE, ZERO))))
 
 
@@ -176,52 +175,30 @@ def _is_zero_beside(condition: Node, value: Node, known: _Known) -> bool:
     return bool(zero) and not any(map(reads, below)) and all(known.beside(condition).of(n).is_finite for n in rest)
 
 
-_OR_EQUAL = {"gt": "ge", "lt": "le"}
-_SMALLER = {"lt": "minimum", "le": "minimum", "gt": "maximum", "ge": "maximum"}
-_LARGER = {"lt": "maximum", "le": "maximum", "gt": "minimum", "ge": "minimum"}
-
-
 def _extremum(node: Call) -> Call | None:
     """The smaller or larger of two tensors, where they are what is compared: `where(r <= t, r, t)`."""
-    condition, a, b = node.args
-    if not isinstance(condition, Call) or condition.fn not in _SMALLER or not reads(condition):
+    condition, *taken = node.args
+    if not isinstance(condition, Call) or condition.fn not in MIRRORED or not reads(condition):
         return None
-    if (a, b) == condition.args:
-        return Call(_SMALLER[condition.fn], (a, b))
-    return Call(_LARGER[condition.fn], (b, a)) if (b, a) == condition.args else None
+    larger, smaller = sides(condition)
+    if taken not in ([larger, smaller], [smaller, larger]):
+        return None
+    return Call("maximum" if taken[0] == larger else "minimum", condition.args)
 
 
-def _passed_on(node: Call, known: _Known) -> Node | None:
+def _passed_on(found: Compared, known: _Known) -> Node | None:
     """`where(a > b, v, where(a == b, v/2, 0))` as `v * (1 + sign(a - b)) / 2`, where `a >= b` unless `v` is finite."""
-    passed = _step(node)
-    if passed is None:
+    if (passed := found.passed_on) is None:
         return None
-    condition, value, step = passed
+    reached, value, step = passed
     if known.values.of(value).is_finite:
         return half_of(_within(value, known), step)
-    if not known.is_large(condition):
+    if not known.is_large(reached):
         return None
-    reached: Node = Call(_OR_EQUAL[condition.fn], condition.args)
     value = _within(value, known)
     if isinstance(value, Call) and value.fn == "where" and value.args[2] == ZERO:  # the other end of a clamp
         reached, value = Call("and", (reached, value.args[0])), value.args[1]
     return on_each_side(Call("where", (reached, half_of(value, step), ZERO)))
-
-
-def _step(node: Call) -> tuple[Call, Node, Node] | None:
-    """What is asked and passed on, and a step from 0 to 2, of `where(a > b, v, where(a == b, v / 2, 0))`, 0 on either
-    side; None for another choice.
-    """
-    if (found := three_ways(node)) is None:
-        return None
-    condition, above, at_tie, below = found
-    value = above if below == ZERO else below
-    whole, half = _factored(value), _factored(at_tie)
-    if ZERO not in (above, below) or whole[1:] != half[1:] or whole[0] != 2 * half[0]:
-        return None
-    if below == ZERO:
-        return condition, value, Call("add", (order(condition), ONE))
-    return Call(MIRRORED[condition.fn], condition.args), value, Call("sub", (ONE, order(condition)))
 
 
 def _sign(condition: Node, known: _Known) -> Call | None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, signed_terms, summed
+from derive.ir.nodes.arithmetic import ZERO, multiplied, signed_terms, summed
 from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import children, node_axes, reads, rebuilt, walk
 from derive.ir.program import COMPARISONS, MIRRORED, Call, Join, Node, Program, Reduce, Scan
+from derive.schedule.compared import in_branch, where_it_holds
 
 
 def one_choice(program: Program) -> Program:
@@ -29,7 +30,7 @@ def one_choice(program: Program) -> Program:
 def _asked(node: Node, under: frozenset[frozenset[Node]] = frozenset()) -> Iterator[Node]:
     """The comparisons with extrema where it is not known which of both each is, `under` choices by what is compared."""
     if isinstance(node, Call) and node.fn in COMPARISONS:
-        extrema = [n for n in walk(node) if isinstance(n, Call) and n.fn in _ABOVE]
+        extrema = [n for n in walk(node) if isinstance(n, Call) and n.fn in ("maximum", "minimum")]
         if extrema and not any(frozenset(n.args) in under for n in extrema):
             yield node
     if isinstance(node, Call) and node.fn == "where":
@@ -53,7 +54,8 @@ def _within(node: Node, asked: frozenset[Node]) -> Node:
     if (inner := _narrower(node)) is not None or not reads(node.args[0]):
         return inner or node
     condition, a, b = node.args
-    a, b = _branch(a, condition, 1, asked), _branch(b, condition, 2, asked)
+    a = in_branch(a, condition, True, where_it_holds(condition), asked)
+    b = in_branch(b, condition, False, {}, asked)
     if isinstance(a, Call) and a.fn == "neg" and b == ZERO and set(node_axes(condition)) <= set(node_axes(a)):
         return Call("neg", (Call("where", (condition, a.args[0], b)),))
     return _either(condition, a, b)
@@ -92,35 +94,6 @@ def _narrower(node: Call) -> Node | None:
     alike = asked.args == outer.args and outer.fn in _IMPLIED[asked.fn]
     turned = asked.args == outer.args[::-1] and outer.fn in _IMPLIED[MIRRORED.get(asked.fn, asked.fn)]
     return inner if alike or turned else None
-
-
-def _branch(node: Node, condition: Node, taken: int, asked: frozenset[Node]) -> Node:
-    """What a branch is where the condition is known, element by element; what is asked elsewhere too is asked alike."""
-    if not isinstance(node, Call) or node in asked:
-        return node
-    if node.fn == "where" and node.args[0] == condition:
-        return _branch(node.args[taken], condition, taken, asked)
-    node = replace(node, args=tuple(_branch(a, condition, taken, asked) for a in node.args))
-    if taken != 1 or not isinstance(condition, Call):
-        return node
-    if node.fn in _ABOVE and condition.fn in _ABOVE[node.fn] and set(node.args) == set(condition.args):
-        first, second = condition.args
-        return first if condition.fn in _ABOVE[node.fn][:3] else second
-    if node.fn == "div" and node.args[0] == node.args[1] and node.args[0] in _not_zero(condition):
-        return ONE
-    return node
-
-
-_ABOVE = {"maximum": ("gt", "ge", "eq", "lt", "le"), "minimum": ("lt", "le", "eq", "gt", "ge")}
-"""By which conditions an extremum is the first of what is compared, and by which the second."""
-
-
-def _not_zero(condition: Call) -> tuple[Node, ...]:
-    """What is not 0 where a condition holds."""
-    if condition.fn not in ("gt", "lt", "ne"):
-        return ()
-    a, b = condition.args
-    return Call("sub", (a, b)), Call("sub", (b, a)), *([a] if b == ZERO else [b] if a == ZERO else [])
 
 
 @dataclass(frozen=True)

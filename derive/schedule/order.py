@@ -7,14 +7,11 @@ from functools import partial
 
 from derive.adjoint.chain_rule import Stepwise
 from derive.contract.contraction_order import pairwise
-from derive.contract.distributing import distributed
+from derive.contract.distributivity import distributed, joined_products, sums_in_turn
 from derive.contract.inlined_in_sums import inlined_in_sums
-from derive.contract.joined_products import joined_products
 from derive.contract.masked_sums import after_sums, before_masks
-from derive.contract.shared_sums import shared_sums
+from derive.contract.shared_sums import shared_sums, weighted_sums
 from derive.contract.sums_apart import sums_apart
-from derive.contract.sums_in_turn import sums_in_turn
-from derive.contract.weighted_sums import weighted_sums
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.equations import Op
 from derive.ir.nodes.leftovers import under_last_names, without_copies
@@ -26,10 +23,8 @@ from derive.schedule.close_differences import close_differences
 from derive.schedule.forward import forward_statements
 from derive.schedule.gathered import after_gathers
 from derive.schedule.masks import with_masks
-from derive.schedule.numbers_on import numbers_on
-from derive.schedule.numbers_outside import numbers_outside
+from derive.schedule.numbers import numbers_on, numbers_outside, opposites
 from derive.schedule.one_choice import one_choice
-from derive.schedule.opposites import opposites
 from derive.schedule.other_shares import other_shares
 from derive.schedule.own_pairs import without_what_cancels
 from derive.schedule.poles_met import with_poles_met

@@ -7,7 +7,6 @@ element, since the difference of two sums would cancel.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -17,7 +16,7 @@ from derive.ir.nodes.naming import new_name_of
 from derive.ir.nodes.products import is_matrix_product, is_weighted, product_factors
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import axes_of, put
-from derive.ir.nodes.walking import children, node_axes, rebuilt, walk
+from derive.ir.nodes.walking import children, node_axes, top_down, walk
 from derive.ir.program import Assign, Call, Join, Node, Program, Read, Reduce, Statement
 from derive.ir.terms.numbers import is_power_of_2
 
@@ -60,7 +59,7 @@ def other_shares(program: Program) -> Program:
                     s = replace(s, value=put(s.value, n, named.by_first(share, share.number if exact else Fraction(1))))
             named.statements.append(s)
         program = check(replace(program, statements=tuple(named.statements)))
-    return _by_last_signs(program)
+    return program
 
 
 def _shared_out(program: Program) -> set[tuple[Node, Call]]:
@@ -172,30 +171,15 @@ def _one_way(program: Program) -> Program:
         other = _turned(sign)
         if other is not None and sign not in known:
             known[other] = sign
-    return _with_signs(program, known) if known.keys() & signs.keys() else program
 
+    def within(node: Node) -> Node | None:
+        found = _sign(node)
+        return _step(known[found[0]], not found[1]) if found is not None and found[0] in known else None
 
-def _by_last_signs(program: Program) -> Program:
-    """`1 - sign(a - b)` as `sign(b - a) + 1` where that sign stands nowhere else: a step in the memory of its sign."""
-    found = Counter(n for s in program.statements for n in walk(s.value) if isinstance(n, Call))
-    below = (n for n in found if n.fn == "sub" and _sign(n) is not None)
-    alone = [sign for n in below for sign, _ in [_sign(n)] if found[sign] == 1]  # type: ignore[misc]
-    return _with_signs(program, {sign: other for sign in alone if (other := _turned(sign)) is not None})
+    return program.with_values(lambda value: top_down(value, within))
 
 
 def _turned(sign: Call) -> Call | None:
     """The sign of a difference the other way round, which is minus it; None where it is of no difference."""
     of = sign.args[0]
     return Call("sign", (Call("sub", of.args[::-1]),)) if isinstance(of, Call) and of.fn == "sub" else None
-
-
-def _with_signs(program: Program, turned: dict[Call, Call]) -> Program:
-    """The program with the steps of some signs by way of the signs that are minus them."""
-
-    def within(node: Node) -> Node:
-        found = _sign(node)
-        if found is not None and found[0] in turned:
-            return _step(turned[found[0]], not found[1])
-        return rebuilt(node, within)
-
-    return program.with_values(within)

@@ -16,6 +16,7 @@ from itertools import combinations, product
 
 from derive.ir.equations import Op
 from derive.ir.nodes.arithmetic import quotient, signed_terms
+from derive.ir.nodes.matching import reading
 from derive.ir.nodes.naming import name_of
 from derive.ir.nodes.other_axes import plain_by_axes, with_axes
 from derive.ir.nodes.own_pairs import is_by_differences, vanishes_for_own, without_own_pairs
@@ -26,7 +27,6 @@ from derive.ir.nodes.walking import by_axes, children, node_axes, uses, walk
 from derive.ir.program import Assign, Call, Node, Program, Read, Reduce
 from derive.ir.terms.names import free_name
 from derive.schedule.forward import forward_statements
-from derive.schedule.share import nameless, read_as
 
 Known = Callable[[], Mapping[str, Assign]]
 
@@ -122,14 +122,13 @@ def _with(program: Program, t: _Sum, own: str, weight: Node) -> Program:
     """The program with another weight in a sum, by the name that this has before it, or one of its own."""
     k = next(k for k, s in enumerate(program.statements) if s.name == t.at)
     before, s, after = program.statements[:k], program.statements[k], program.statements[k + 1 :]
-    key = nameless(weight) or weight
     known = (m for m in before if isinstance(m, Assign) and m.name in program.assigned)
-    made = next((m for m in known if (nameless(m.value) or m.value) == key), None)
-    if made is None:
+    read = next((r for m in known if (r := reading(m, weight)) is not None), None)
+    if read is None:
         name = free_name(f"{name_of(weight.args[1], ())}_of_others", program.names, "_")  # type: ignore[union-attr]
         made = Assign(name, axes_of(weight), weight)
-        before = (*before, made)
-    changed = replace(s, value=put(s.value, t.total, t.with_weight(own, read_as(made, weight))))
+        before, read = (*before, made), Read(name, made.axes)
+    changed = replace(s, value=put(s.value, t.total, t.with_weight(own, read)))
     return replace(program, statements=(*before, changed, *after))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from derive.ir.nodes.arithmetic import multiplied, quotient
@@ -64,33 +64,25 @@ def _one_difference(statements: list[Statement]) -> list[Statement]:
         if isinstance(node, Reduce) and is_matrix_product(node):
             return node
         if isinstance(node, Reduce) and node.kind == "sum":
-            body = _turned(node.body, wanted)
-            if body is not None and body.minus and _with_minus(body.factors, set(wanted.values())) is None:
-                return Call("neg", (replace(node, body=multiplied([turned(f) for f in body.factors])),))
-        product = _turned(node, wanted)
-        if product is None:
+            factors, minus = _turned(node.body, wanted)
+            if minus and _with_minus(factors, set(wanted.values())) is None:
+                return Call("neg", (replace(node, body=multiplied([turned(f) for f in factors])),))
+        factors, minus = _turned(node, wanted)
+        signed = _with_minus(factors, set(wanted.values())) if minus else factors
+        if not factors or signed is None:
             return rebuilt(node, turned)  # as it is grouped: `u * (g * h)` is one pass over `u`
-        signed = _with_minus(product.factors, set(wanted.values())) if product.minus else product.factors
-        return rebuilt(node, turned) if signed is None else multiplied([turned(f) for f in signed])
+        return multiplied([turned(f) for f in signed])
 
     return [replace(s, value=turned(s.value)) for s in statements] if wanted else statements
 
 
-@dataclass(frozen=True)
-class _Turned:
-    """The factors of a product with each difference as it is wanted, and whether that leaves a minus."""
-
-    factors: list[Node]
-    minus: bool
-
-
-def _turned(node: Node, wanted: Mapping[Call, Call]) -> _Turned | None:
-    """A product with its differences as they are wanted; None of what is no product of such."""
+def _turned(node: Node, wanted: Mapping[Call, Call]) -> tuple[list[Node], bool]:
+    """The factors of a product with its differences as they are wanted, and whether that leaves a minus; else none."""
     factors = product_factors(node)
     many = sum(isinstance(f, Call) and f in wanted for f in factors)
     if len(factors) == 1 or not many:
-        return None
-    return _Turned([wanted.get(f, f) if isinstance(f, Call) else f for f in factors], many % 2 == 1)
+        return [], False
+    return [wanted.get(f, f) if isinstance(f, Call) else f for f in factors], many % 2 == 1
 
 
 def _divided_last(statements: list[Statement]) -> list[Statement]:
@@ -177,69 +169,48 @@ def _put_first(node: Node, common: tuple[Node, ...]) -> Node:
     return multiplied(factors)
 
 
-@dataclass(frozen=True)
-class _Quotient:
-    """A factor, and what it is divided by."""
-
-    above: Node
-    below: Node
-
-    @property
-    def node(self) -> Call:
-        return Call("div", (self.above, self.below))
-
-
 def common_quotients(program: Program) -> Program:
     """The same program with what two quotients divide alike, and that spans them, divided first in both.
 
     `dy * x / u` and `dy * z / u` become `dy / u * x` and `dy / u * z`, of which `dy / u` can be shared: one division.
     """
-    statements, done = list(program.statements), set[_Quotient]()
-    while (common := _most_common([q for s in statements for q in _chains(s.value)], done)) is not None:
+    statements, done = list(program.statements), set[Call]()
+    while True:
+        chains = dict.fromkeys(n for s in statements for n in _chains(s.value))
+        found = Counter(q for chain in chains for q in _quotients(chain))
+        often = [q for q, count in found.items() if count > 1 and q not in done]
+        if not often:
+            return check(replace(program, statements=tuple(statements))) if done else program
+        common = max(often, key=found.__getitem__)  # of several the first
         done.add(common)
         statements = [replace(s, value=_divided_first(s.value, common)) for s in statements]
-    return check(replace(program, statements=tuple(statements))) if done else program
 
 
 def _chains(node: Node | Index) -> Iterator[Call]:
     """Every product or quotient that is not itself part of one, matrix products left out."""
     if isinstance(node, Reduce) and is_matrix_product(node):
         return
-    if _is_chain(node):
-        yield node  # type: ignore[misc]
-        above, below = fraction(node)  # type: ignore[arg-type]
-        parts: tuple[Node | Index, ...] = (*above, *below)
-    else:
-        parts = tuple(children(node))
+    parts = children(node)
+    if isinstance(node, Call) and node.fn in ("mul", "div"):
+        yield node
+        parts = tuple(f for side in fraction(node) for f in side)
     for part in parts:
         yield from _chains(part)
 
 
-def _is_chain(node: Node | Index) -> bool:
-    return isinstance(node, Call) and node.fn in ("mul", "div")
-
-
-def _most_common(chains: list[Call], done: set[_Quotient]) -> _Quotient | None:
-    """The quotient that most chains have, which is more than one, of several the first."""
-    found = Counter(q for chain in dict.fromkeys(chains) for q in _quotients(chain))
-    often = [(count, q) for q, count in found.items() if count > 1 and q not in done]
-    return max(often, key=lambda pair: pair[0])[1] if often else None
-
-
-def _quotients(chain: Call) -> list[_Quotient]:
+def _quotients(chain: Call) -> list[Call]:
     """What a chain divides by what, where both run over all its axes: by anything less, a smaller factor is divided."""
-    axes = set(node_axes(chain))
-    up, down = ([f for f in side if is_tensor(f) and axes and set(node_axes(f)) == axes] for side in fraction(chain))
-    return list(dict.fromkeys(_Quotient(f, d) for f in up for d in down))  # in one order, whatever their hashes are
+    up, down = (_spanning(chain, side) for side in fraction(chain))
+    return list(dict.fromkeys(Call("div", (f, d)) for f in up for d in down))  # in one order, whatever their hashes are
 
 
-def _divided_first(node: Node, common: _Quotient) -> Node:
+def _divided_first(node: Node, common: Call) -> Node:
     if isinstance(node, Reduce) and is_matrix_product(node):
         return node
-    if not _is_chain(node) or common not in _quotients(node):  # type: ignore[arg-type]
+    if not isinstance(node, Call) or node.fn not in ("mul", "div") or common not in _quotients(node):
         return rebuilt(node, lambda n: _divided_first(n, common))
     above, below = fraction(node)
-    above[above.index(common.above)] = common.node
-    below.remove(common.below)
-    above, below = ([f if f == common.node else _divided_first(f, common) for f in side] for side in (above, below))
+    above[above.index(common.args[0])] = common
+    below.remove(common.args[1])
+    above, below = ([f if f == common else _divided_first(f, common) for f in side] for side in (above, below))
     return quotient(above, below)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TypeGuard
 
 from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.matching import reading
 from derive.ir.nodes.naming import stem_of
-from derive.ir.nodes.other_axes import uncopied
+from derive.ir.nodes.other_axes import uncopied, with_axes
 from derive.ir.nodes.products import is_matrix_product, is_of_differences, is_tensor, product_factors, weights
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import axes_of, numbered_in_order, put
-from derive.ir.nodes.walking import by_axes, children, node_axes, reads, walk
+from derive.ir.nodes.walking import bottom_up, by_axes, children, kept, node_axes, reads, walk
 from derive.ir.program import (
     COMPARISONS,
     CONDITIONS,
@@ -60,7 +61,7 @@ def share(program: Program) -> Program:
         for s in statements[first:]:
             value = s.value
             for n in nodes if s is not named else ():
-                value = put(value, n, read_as(named, n))
+                value = put(value, n, reading(named, n) or n)
             s = s if value is s.value else replace(s, value=value)
             rest += [s] if s is not named else []
         statements = [*statements[:first], named, *rest]
@@ -91,22 +92,6 @@ def _in_one_order(statements: tuple[Statement, ...]) -> list[Statement]:
     return out
 
 
-def read_as(named: Assign, node: Node) -> Read:
-    """The named tensor for a node that is the same but for the names of its axes."""
-    if node == named.value:
-        return Read(named.name, named.axes)
-    renamed = dict(zip(_axes_in_turn(named.value), _axes_in_turn(node), strict=True))
-    return Read(named.name, tuple(renamed.get(a, a) if isinstance(a, str) else a for a in named.axes))
-
-
-def _axes_in_turn(node: Node | Index) -> tuple[str, ...]:
-    """Every axis of a node, bound ones too, in the order of its reads; of places alone, in the order of these."""
-    if not reads(node):
-        return tuple(dict.fromkeys(n.axis for n in walk(node) if isinstance(n, AxisValue)))
-    own = (i for n in walk(node) if isinstance(n, Read) for i in n.index if isinstance(i, str))
-    return tuple(dict.fromkeys(own)) if isinstance(node, Call | Reduce | Read) else ()
-
-
 def nameless(node: Node) -> Node | None:
     """The node with its axes numbered as they come, where tensors are read by axes; None for any other.
 
@@ -119,20 +104,10 @@ def nameless(node: Node) -> Node | None:
         return None
     if isinstance(node, Call) and node.fn in CONDITIONS and any(isinstance(n, AxisValue) for n in walk(node)):
         return None  # a table of comparisons, which sums within runs do without
-    numbers = {a: f"#{k}" for k, a in enumerate(_axes_in_turn(node))}
-
-    def renamed(n: Node | Index) -> Node | Index:
-        if isinstance(n, Read):
-            return Read(n.name, tuple(renamed(i) for i in n.index))  # type: ignore[misc]
-        if isinstance(n, Call):
-            return Call(n.fn, tuple(renamed(a) for a in n.args))  # type: ignore[misc]
-        if isinstance(n, Reduce):
-            return Reduce(n.kind, tuple(sorted(numbers.get(a, a) for a in n.axes)), renamed(n.body))  # type: ignore[arg-type]
-        if isinstance(n, AxisValue):
-            return AxisValue(numbers.get(n.axis, n.axis))
-        return numbers[n] if isinstance(n, str) else n
-
-    return renamed(node)  # type: ignore[return-value]
+    own = [i for n in walk(node) if isinstance(n, Read) for i in n.index if isinstance(i, str)]
+    own = own if reads(node) else [n.axis for n in walk(node) if isinstance(n, AxisValue)]
+    numbered = with_axes(node, {a: f"#{k}" for k, a in enumerate(dict.fromkeys(own))})
+    return bottom_up(numbered, lambda n: replace(n, axes=tuple(sorted(n.axes))) if isinstance(n, Reduce) else n)
 
 
 def _definition(s: Statement, node: Node) -> Assign | None:
@@ -197,75 +172,45 @@ def _is_subtracted_multiple(node: Node | Index, reader: Node | Index) -> TypeGua
     return subtracts and isinstance(node, Call) and node.fn == "mul" and isinstance(node.args[0], Num)
 
 
-@dataclass
-class _Found:
-    """A node that may get a name. Only one whose shape stands somewhere else too is looked at more closely."""
-
-    node: Node
-    shape: int
-    key: Node | None = None
-    length: int = 0
-    asked: bool = False
-
-
 class _Nodes:
     """The nodes of statements, which are looked at once each: of hundreds of statements a step changes two or three."""
 
     def __init__(self, added_to: set[str]):
         self.added_to = added_to
-        self.shapes: dict[object, int] = {}  # nodes but for their axes, numbered
-        self.numbers: dict[int, int] = {}  # the shape of each node, by identity, for which it is held
-        self.found: dict[int, _Found] = {}
-        self.known: dict[int, tuple[Statement, list[_Found]]] = {}
+        self.known: dict[int, tuple[Statement, list[Node]]] = {}  # by identity, for which they are held
+        self.keys: dict[int, tuple[Node, tuple[Node, int] | None]] = {}
 
     def largest_repeated(self, statements: list[Statement]) -> tuple[list[Node], int]:
         """The largest node that stands in more than one place, in the names of each, and the first place."""
-        found = [self.of(s) for s in statements]
-        counts = Counter(f.shape for own in found for f in own)
-        seen: dict[Node, list[tuple[_Found, int]]] = {}
-        for k, own in enumerate(found):
-            for f in own:
-                if counts[f.shape] > 1 and (key := self.key(f)) is not None:
-                    seen.setdefault(key, []).append((f, k))
-        repeated = [own for own in seen.values() if len(own) > (2 if _is_one_number(own[0][0].node) else 1)]
-        largest = max(repeated, key=lambda own: own[0][0].length, default=[])
-        return list(dict.fromkeys(f.node for f, _ in largest)), largest[0][1] if largest else 0
+        found = [(n, k) for k, s in enumerate(statements) for n in self.of(s)]
+        shapes = Counter(_shape(n) for n, _ in found)
+        seen: dict[Node, list[tuple[Node, int, int]]] = {}
+        for n, k in found:
+            if shapes[_shape(n)] > 1 and (key := self.key(n)) is not None:
+                seen.setdefault(key[0], []).append((n, key[1], k))
+        repeated = (own for own in seen.values() if len(own) > (2 if _is_one_number(own[0][0]) else 1))
+        largest = max(repeated, key=lambda own: own[0][1], default=[])
+        return list(dict.fromkeys(n for n, *_ in largest)), largest[0][2] if largest else 0
 
-    def of(self, s: Statement) -> list[_Found]:
+    def of(self, s: Statement) -> list[Node]:
         if id(s) not in self.known:
-            self.known[id(s)] = s, [self.found_at(n) for n in _nodes(s) if isinstance(n, Node)]
+            self.known[id(s)] = s, [n for n in _nodes(s) if isinstance(n, Node)]
         return self.known[id(s)][1]
 
-    def found_at(self, node: Node) -> _Found:
-        if id(node) not in self.found:
-            self.found[id(node)] = _Found(node, self.shape(node))
-        return self.found[id(node)]
-
-    def shape(self, node: Node | Index) -> int:
-        """One number for all nodes that differ in their axes at most."""
-        if id(node) not in self.numbers:
-            below = tuple(map(self.shape, children(node)))
-            self.numbers[id(node)] = self.shapes.setdefault((type(node), _label(node), below), len(self.shapes))
-        return self.numbers[id(node)]
-
-    def key(self, f: _Found) -> Node | None:
-        """What is equal for nodes that are one tensor; None for one that is not worth a name."""
-        if not f.asked:
-            f.asked = True
-            n = f.node
+    def key(self, n: Node) -> tuple[Node, int] | None:
+        """What is equal for nodes that are one tensor, and how long it is; None for one that is not worth a name."""
+        if id(n) not in self.keys:
             copied = isinstance(n, Read) and n.name not in self.added_to and _is_copied(n)
-            if copied or (isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n)):
-                f.key, f.length = nameless(n) or n, len(str(n))
-        return f.key
+            worth = copied or (isinstance(n, Call | Reduce | Scan) and is_tensor(n) and not _cheap(n))
+            self.keys[id(n)] = n, (nameless(n) or n, len(str(n))) if worth else None
+        return self.keys[id(n)][1]
 
 
-def _label(node: Node | Index) -> object:
-    """What tells a node from others that are made of the same, but for its axes."""
-    if isinstance(node, Call):
-        return node.fn
-    if isinstance(node, Read | Scal):
-        return node.name
-    return node.value if isinstance(node, Num) else None
+@kept
+def _shape(n: Node | Index) -> int:
+    """One number for all nodes that differ in their axes at most."""
+    label = n.name if isinstance(n, Read | Scal) else n.fn if isinstance(n, Call) else n if isinstance(n, Num) else None
+    return hash((type(n), label, *map(_shape, children(n))))
 
 
 def _is_copied(node: Read) -> bool:

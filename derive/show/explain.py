@@ -30,10 +30,10 @@ from derive.ir.equations import Equation
 from derive.ir.lowering.reading import factored
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.words import text
+from derive.orders import specs
 from derive.pipeline import Derivation, alternatives, stepwise_program
 from derive.show.document import document
 from derive.show.report import largest
-from derive.show.specs import specs
 
 # --- stages -----------------------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from torch import Tensor
 
 from derive.emit import cheapest, files_of, module_of, render_shared
 from derive.emit.model import Module
-from derive.emit.module import takes_workspace
 from derive.errors import DeriveError
 from derive.ir.equations import Op
 from derive.pipeline import Derivation, derive_op
@@ -204,7 +203,7 @@ def _printed(derivation: Derivation) -> Module:
     """The module with its kernels, that of a training step too where there is one."""
     reason = ""
     for step in (True, False):
-        module = module_of(derivation, "cpu", step, takes_workspace(derivation.op))
+        module = module_of(derivation, "cpu", step, True)
         assert module.native is not None, "that is what this backend prints"
         if module.native.kernels:
             return module

@@ -54,14 +54,19 @@ def of_workspace(functions: Mapping[str, Callable[..., Any]]) -> Subject:
         for t in tensors_in(results):
             if t.untyped_storage().data_ptr() not in given and 0 not in t.stride():
                 t.fill_(_OLD)
-        *outputs, saved = functions["forward_out"](*call.arguments(), out=results)
+        *outputs, saved = functions["forward_out"](*call.arguments(), **{_out_of(functions["forward_out"]): results})
         own = [torch.full_like(g, _OLD) for g in tensors_in(made)]
         out = type(made)(*own) if isinstance(made, tuple) else own[0]
-        found = functions["backward_out"](*call.cotangents, *saved, out=out)
+        found = functions["backward_out"](*call.cotangents, *saved, **{_out_of(functions["backward_out"]): out})
         values = {n: o.clone() for n, o in zip(call.op.outputs, outputs, strict=True)}
         return Answer(_named(call.op, found), values)
 
     return subject
+
+
+def _out_of(function: Callable[..., Any]) -> str:
+    """The parameter that says where a function writes."""
+    return next(p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
 
 
 def of_stepwise(forward: Callable[..., Any], backward: Callable[..., Any]) -> Subject:
@@ -108,7 +113,7 @@ def of_loss_over_old(function: Callable[..., Any], function_out: Callable[..., A
         out = function(*args, **cotangent)
         for t in tensors_in(out):
             t.fill_(_OLD)
-        return function_out(*args, **cotangent, out=out)
+        return function_out(*args, **cotangent, **{_out_of(function_out): out})
 
     return of_loss_with_gradients(over_old, cotangent_of(function))
 

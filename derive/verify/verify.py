@@ -13,7 +13,6 @@ from torch import Tensor
 
 from derive.emit.devices import CPU
 from derive.emit.live import live_of
-from derive.emit.module import takes_workspace
 from derive.errors import DeriveError
 from derive.ir.equations import Op
 from derive.notation.running import FailedError, Someones
@@ -124,10 +123,9 @@ def verify(
     it, those of autograd over the executed equations. On a `device` it is the derived functions, and `native`, that
     run there. Raises DeriveError where the op cannot be derived or run.
     """
-    workspace = takes_workspace(op)
-    live = live_of(op, save, workspace)
+    live = live_of(op, save, workspace=True)
     subject = placed(of_live(live), device)
-    over = {f"{op.name}_backward_out": placed(of_workspace(parts(live)), device)} if workspace else {}
+    over = {f"{op.name}_backward_out": placed(of_workspace(parts(live)), device)}
 
     def wrong(case: Case) -> tuple[Disagreement, ...]:
         others = (d for name, other in over.items() for d in told(disagreements(case, other), f"by {name}"))

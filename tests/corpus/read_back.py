@@ -1,8 +1,9 @@
 """`python -m tests.corpus.read_back [NAMES]`: programs printed as specs and read back, and second orders of these.
 
-Of each spec the forward, the backward and the map from inputs and cotangents to gradients are printed and read. What is
-counted: the map computes the gradients that autograd has; its own derivation agrees with autograd of autograd, by the
-inputs and by the cotangents; and what is read, lowered, printed and read again is the same op.
+Of each spec the forward, the backward, the map from inputs and cotangents to gradients and that of the tangents are
+printed and read. What is counted: the map computes the gradients that autograd has; its own derivation agrees with
+autograd of autograd, by the inputs and by the cotangents; the tangents are what autograd of the gradients by the
+cotangents gives; and what is read, lowered, printed and read again is the same op.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from derive.ir.equations import Op
 from derive.ir.nodes.leftovers import without_unread
 from derive.notation.printed import Printable, spec_file
 from derive.notation.running import FailedError, Someones
+from derive.orders import backward, fixed, gradients, lengths, tangent_op
 from derive.output.live import build
 from derive.pipeline import Derivation, derivation_of
 from derive.schedule.forward import forward_statements
-from derive.show.specs import backward, fixed, gradients, lengths
 from derive.verify.battery import BATTERY
 from derive.verify.cases import EXACT, Call, Case, autograd, executed, scale, worst
 from derive.verify.subjects import of_live
@@ -94,6 +95,17 @@ def second_order(call: Call, d: Derivation, case: Case) -> float:
     return max(_relative(found[name], want) for name, want in _of_autograd(call, d, case).items())
 
 
+def tangent(call: Call, d: Derivation, case: Case) -> float:
+    """How far the derived tangents of the outputs are from autograd's, for a call's tangents of the inputs."""
+    op = tangent_op(d.op)
+    own = [o.name for o in op.operands if d.op.operand(o.name) is None]
+    inputs = {**call.inputs, **dict(zip(own, call.cotangents, strict=True))}
+    found = executed(Call(op, call.leading, {o.name: inputs[o.name] for o in op.operands if o.is_tensor}, call.numbers))
+    wanted = _of_autograd(call, d, case)
+    pairs = zip(found.values(), (wanted[c.target.name] for c in d.steps.cotangents), strict=True)
+    return max(_relative(got, want) for got, want in pairs)
+
+
 def _of_autograd(call: Call, d: Derivation, case: Case) -> dict[str, Tensor]:
     own = case.call.in_dtype(torch.float64)
     leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in call.op.differentiable}
@@ -131,6 +143,7 @@ def checked(spec: Spec) -> Iterator[tuple[str, str]]:
         return
     yield "gradients are right", _wrong(lambda: first_order(call, d, case) < EXACT)
     yield "second derivatives are right", _wrong(lambda: second_order(call, d, case) < SECOND)
+    yield "tangents are right", _wrong(lambda: tangent(call, d, case) < SECOND)
 
 
 def _wrong(asked: Callable[[], bool]) -> str:

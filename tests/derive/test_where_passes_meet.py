@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from derive.backends.torch.outs import views_of
-from derive.backends.values import Line
 from derive.notation import axes, concat, eq, exp, index, length, log, op, scalar, sigmoid, sum, tensor, where
 from tests.derive.against_loops import compare
+from tests.derive.code_of import line_of
 from tests.derive.live import assert_alike, module
 
 d, h, i, j, k, l, m, n, s, t, v = axes("d h i j k l m n s t v")
@@ -120,7 +120,7 @@ def test_a_branch_that_is_infinite_at_its_threshold_is_chosen() -> None:
 
 
 def test_a_sum_to_its_own_size_is_a_view() -> None:
-    assert views_of({"x"}, [Line("z = x.sum_to_size(k)"), Line("y = x.exp()")], {"x", "z", "y"}) == {"z"}
+    assert views_of({"x"}, [line_of("z = x.sum_to_size(k)"), line_of("y = x.exp()")], {"x", "z", "y"}) == {"z"}
 
 
 @op

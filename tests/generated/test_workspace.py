@@ -11,11 +11,11 @@ import torch
 from derive import axes, exp, index, tensor
 from derive import op as define
 from derive.backends.torch.outs import into
-from derive.backends.values import Line
 from derive.catalogue import catalogue
 from derive.ir.equations import Op
 from derive.output.live import build
 from derive.verify.subjects import tensors_in
+from tests.derive.code_of import line_of
 from tests.catalogue.references import REFERENCES, sample
 
 QUICK = {"layernorm", "batchnorm", "softmax_cross_entropy", "names_step", "swiglu", "add", "transpose", "embedding"}
@@ -237,17 +237,17 @@ def test_half_precision_is_computed_in_float32() -> None:
     ],
 )
 def test_a_statement_with_out(code: str, written: str) -> None:
-    (line,) = into([Line(f"x = {code}")], {"x": "out"}, {"a", "b", "i"})
+    (line,) = into([line_of(f"x = {code}")], {"x": "out"}, {"a", "b", "i"})
     assert line.code == f"x = {written}"
 
 
 def test_what_is_written_over_its_own_memory_is_made_there() -> None:
-    lines = [Line("s = (a @ b).div_(2)"), Line("p = torch.softmax(s, -1, out=s)")]
+    lines = [line_of("s = (a @ b).div_(2)"), line_of("p = torch.softmax(s, -1, out=s)")]
     got = [line.code for line in into(lines, {"p": "out.p"}, {"a", "b", "s"})]
     assert got == ["s = torch.matmul(a, b, out=out.p).div_(2)", lines[1].code]
 
 
 def test_what_a_chain_starts_from_is_written_there() -> None:
-    lines = [Line("t = a * b"), Line("s = t.sum(0)"), Line("x = t.sub_(s).mul_(b)")]
+    lines = [line_of("t = a * b"), line_of("s = t.sum(0)"), line_of("x = t.sub_(s).mul_(b)")]
     got = [line.code for line in into(lines, {"x": "out.x", "s": "out.s"}, {"a", "b"})]
     assert got == ["t = torch.mul(a, b, out=out.x)", "s = torch.sum(t, 0, out=out.s)", "x = t.sub_(s).mul_(b)"]

@@ -30,7 +30,7 @@ def test_what_fires_is_seen() -> None:
 
 def test_every_pass_of_the_orders_is_a_rule() -> None:
     names = {r.name for r in rules()}
-    assert {"schedule.one_choice.one_choice", "contract.distributing.distributed"} <= names
+    assert {"schedule.one_choice.one_choice", "contract.distributivity.distributed"} <= names
     assert {"rules.stability.near_one.with_digits_near_one", "collapse.masked.use_masked"} <= names
 
 

@@ -147,11 +147,14 @@ def _around(
         together = Together(calls.pop("WITH_GRADIENTS"), outputs[0], tuple(map(shapes.names, joined)))
     results = {"FORWARD": ", ".join([*outputs, saved]), "BACKWARD": gradients, "STEP": outputs[0]}
     lines = {n: c.lines((f"return {results[n]}",)) for n, c in calls.items()}
-    parameters, loss = [o.name for o in op.operands], [shapes.names(j) for j in joined]
+    parameters, loss = {shapes.names(o.name): o.name for o in op.operands}, [shapes.names(j) for j in joined]
+    of_backward = [*cotangents.values(), *shapes.saved]
     forms = {
         "FORWARD": (f"{op.name}_forward", parameters, [*outputs, *shapes.saved]),
-        "BACKWARD": (f"{op.name}_backward", [*cotangents.values(), *shapes.saved], found),
-        "WITH_GRADIENTS": (f"{op.name}_with_gradients", [*parameters, *cotangents.values()], [*outputs, *loss]),
+        "BACKWARD": (f"{op.name}_backward", {n: n for n in of_backward}, found),
+        "WITH_GRADIENTS": (
+            f"{op.name}_with_gradients", parameters | {c: c for c in cotangents.values()}, [*outputs, *loss],
+        ),
     }
     registration = [_registered(n, _called(n, k, shapes), *forms[n]) for n, k in kernels.items() if n != "STEP"]
     second = "BACKWARD" if "BACKWARD" in kernels else "None"
@@ -169,13 +172,16 @@ def _around(
     )  # fmt: skip
 
 
-def _registered(kernel: str, called: Called, form: str, parameters: list[str], results: list[str]) -> str:
-    """The line that registers a kernel, and the torch form for where it cannot run, if that has the same arguments."""
+def _registered(kernel: str, called: Called, form: str, parameters: Mapping[str, str], results: list[str]) -> str:
+    """The line that registers a kernel, and the torch form for where it cannot run, if that has the same arguments.
+
+    `parameters` are what the code calls the form's, with their names.
+    """
     args = called.args.split(", ")
-    if not set(parameters) <= set(args) or not set(called.outputs) <= set(results):
+    if not parameters.keys() <= set(args) or not set(called.outputs) <= set(results):
         return f"register({kernel})"
-    if args != parameters:
-        form = f"lambda {called.args}: {form}({', '.join(f'{a}={a}' for a in parameters)})"
+    if args != list(parameters) or args != list(parameters.values()):
+        form = f"lambda {called.args}: {form}({', '.join(f'{name}={a}' for a, name in parameters.items())})"
     places = [str(results.index(o)) for o in called.outputs]
     return f"register({kernel}, {form}, ({', '.join(places)}{',' if len(places) == 1 else ''}))"
 

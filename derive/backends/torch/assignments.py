@@ -38,8 +38,8 @@ def assigned(printer: Printer, s: Assign) -> list[Line]:
     value = _laid_out(printer, value, s, order)
     changed = any(isinstance(x, Scatter) and x.onto == s.name for x in printer.program.statements)
     if changed and not fresh and not _passed_on(printer, s):
-        value = value.method(".clone()")
-    return [Line(f"{printer.names.get(s.name, s.name)} = {value.code}", str(s))]
+        value = value.method("clone")
+    return [Line(value.code, printer.named(s.name), note=str(s))]
 
 
 def _passed_on(printer: Printer, s: Assign) -> bool:
@@ -89,7 +89,8 @@ def _merged(printer: Printer, value: Value, s: Assign) -> Value:
         width = len(index_axes(i))
         if isinstance(i, Merged):
             a, b = position(value.dims, start), position(value.dims, start + width - 1)
-            value = value.method(f".flatten({a}, {b})", (*value.dims[:start], str(i), *value.dims[start + width :]))
+            dims = (*value.dims[:start], str(i), *value.dims[start + width :])
+            value = value.method("flatten", a, b, dims=dims)
             start += 1
         else:
             start += width

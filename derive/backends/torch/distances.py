@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from derive.backends.values import ATOM, Dims, Value, align, is_pack
+from derive.backends.code import ALL, Slice, as_code, negative
+from derive.backends.values import Dims, Value, align, is_pack
 from derive.facts.costs.cost import is_dear
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import node_axes, walk
@@ -30,12 +31,12 @@ def along_diagonals(printer: Printer, node: Call, order: Dims) -> Value | None:
     plus, minus = pair
     table = put(node, Call("sub", (AxisValue(plus), AxisValue(minus))), AxisValue(DISTANCE))
     small = tuple(d for d in order if d in node_axes(table))
-    printer.distances = f"-{printer.size(minus)}, {printer.size(plus)}"
+    printer.distances = (negative(as_code(printer.size(minus))), as_code(printer.size(plus)))
     values = printer.value(table, (*small, DISTANCE))
     rows, columns = sorted(pair, key=order.index)
     at = len(small)
-    windows = values.inside(ATOM) + f".unfold({at}, {printer.size(columns)}, 1)[{':, ' * at}1:]"
-    return align(Value(f"{windows}.flip({at + 1 if columns == minus else at})", (*small, rows, columns)), order)
+    windows = values.method("unfold", at, printer.size(columns), 1).at(*[ALL] * at, Slice("1"))
+    return align(windows.method("flip", at + 1 if columns == minus else at, dims=(*small, rows, columns)), order)
 
 
 def _pair(node: Call) -> tuple[str, str] | None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Code, as_code, call, infix, method
 from derive.backends.torch.between import between
 from derive.backends.torch.layout import is_matmul
 from derive.backends.torch.multiples import factor_code, split
-from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
+from derive.backends.torch.pointwise import cast, device_of, dtype_of, is_slow_at_once
 from derive.backends.torch.products_added import added_up, affine, bias_first
 from derive.backends.torch.quotients_added import quotient_added
-from derive.backends.values import PRODUCT, Dims, Value, align, is_pack, position
+from derive.backends.values import Dims, Value, align, is_pack, position
 from derive.ir.lowering.raising import is_finite_number
 from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.ir.nodes.other_axes import plain, with_axes
@@ -23,11 +23,11 @@ from derive.ir.program import AxisValue, Call, Node, Num, Read
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
 
-_TRIANGLES = {
-    "le": (".tril()", ".triu()"),
-    "lt": (".tril(-1)", ".triu(1)"),
-    "ge": (".triu()", ".tril()"),
-    "gt": (".triu(1)", ".tril(-1)"),
+_TRIANGLES: dict[str, tuple[tuple[object, ...], tuple[object, ...]]] = {
+    "le": (("tril",), ("triu",)),
+    "lt": (("tril", -1), ("triu", 1)),
+    "ge": (("triu",), ("tril",)),
+    "gt": (("triu", 1), ("tril", -1)),
 }
 """The part of a matrix where its column stands in a relation to its row, and where its row does to its column."""
 
@@ -62,23 +62,13 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if len(tensors) == 1 and (node.fn == "add" or not numbers):
         return None
     factor = factor_code(printer, numbers, negative=node.fn == "sub" and len(tensors) == 2)
-    values = [cast(printer.value(n, order), printer.like) for n in (start, *tensors)]
-    if node == printer.top and not any(n == start for n in tensors):
-        values[0] = printer.own(start, values[0], order)
-    function = "sub" if len(tensors) == 1 else "addcmul"
-    number = f", alpha={factor}" if len(tensors) == 1 else f", value={factor}" if factor != "1" else ""
-    dims = broadcast(values)
-    if printer.memory.is_large(node) and is_slow_at_once(values, dims):
-        return None
-    if values[0].owned and values[0].dims == dims:
-        others = ", ".join(v.code for v in values[1:])
-        return replace(values[0].method(f".{function}_({others}{number})"), owned=True)
-    code = ", ".join(v.code for v in values)
-    return printer.owned(node, Value(f"torch.{function}({code}{number})", dims))
+    if len(tensors) == 1:
+        return printer.issued(node, "sub", (start, *tensors), order, alpha=factor)
+    return printer.issued(node, "addcmul", (start, *tensors), order, value=factor)
 
 
-def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
-    """The method that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; else nothing."""
+def added_to(printer: Printer, to: Code, node: Node, order: Dims) -> Code | None:
+    """The call that adds a product to memory in one pass: `addcmul_`, or `add_` of a multiple; else nothing."""
     minus = isinstance(node, Call) and node.fn == "neg"
     numbers, tensors = split(node.args[0] if isinstance(node, Call) and minus else node)
     tensors = _as_two(printer, _in_two(printer, tensors, order))
@@ -90,8 +80,9 @@ def added_to(printer: Printer, node: Node, order: Dims) -> str | None:
     if is_slow_at_once(values, order):
         return None
     factor = factor_code(printer, numbers, negative=minus)
-    number = f", {'alpha' if len(tensors) == 1 else 'value'}={factor}" if factor != "1" else ""
-    return f".{'add_' if len(tensors) == 1 else 'addcmul_'}({', '.join(v.code for v in values)}{number})"
+    if len(tensors) == 1:
+        return method(to, "add_", *values, alpha=factor)
+    return method(to, "addcmul_", *values, value=factor)
 
 
 def _in_two(printer: Printer, tensors: list[Node], order: Dims) -> list[Node]:
@@ -134,9 +125,9 @@ def triangle(printer: Printer, node: Call, order: Dims) -> Value | None:
     if set(value.dims[-2:]) != set(ends) or value.boolean:
         return None
     below, above = _TRIANGLES[condition.fn]
-    call = above if value.dims[-2] == ends[0] else below
-    in_place = value.owned and printer.fuse
-    return printer.owned(node, value.method(call.replace("(", "_(", 1) if in_place else call))
+    name, *by = above if value.dims[-2] == ends[0] else below
+    in_place = "_" if value.owned and printer.fuse else ""
+    return printer.owned(node, value.method(f"{name}{in_place}", *by))
 
 
 def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -153,7 +144,8 @@ def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     if len(order) != len(set(order)) or (len(order) > len(ends) and is_tensor(there)):
         return None
-    put = _on_diagonal(printer, there, str(order[0]), str(order[1])) if is_tensor(there) else printer.number(there)
+    number = None if is_tensor(there) else as_code(printer.number(there))
+    put = number or _on_diagonal(printer, there, str(order[0]), str(order[1]))
     before = printer.spent
     printer.spent = before - reads(there)  # what is read on the diagonal is not written over before
     value = printer.value(matrix, order)
@@ -161,11 +153,11 @@ def off_diagonal(printer: Printer, node: Call, order: Dims) -> Value | None:
     if put is None or value.dims != order or value.boolean or value.weak or not printer.dtypes.is_real(matrix):
         return None
     if is_tensor(there):
-        return printer.owned(node, value.method(f".diagonal_scatter({put})"))
-    mine = value if value.owned or is_matmul(matrix) else value.method(".clone()")
+        return printer.owned(node, value.method("diagonal_scatter", put))
+    mine = value if value.owned or is_matmul(matrix) else value.method("clone")
     # Not the method of that name, which is compiled anew for every length: PyTorch reads these there as plain numbers.
-    at = "" if len(order) == len(ends) else "".join(f", {position(order, k)}" for k, d in enumerate(order) if d in ends)
-    return printer.owned(node, Value(f"fill_diagonal_({mine.code}, {put}{at})", mine.dims))
+    at = [position(order, k) for k, d in enumerate(order) if d in ends] if len(order) > len(ends) else []
+    return printer.owned(node, Value(call("fill_diagonal_", mine, put, *at), mine.dims))
 
 
 def identity(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -180,14 +172,14 @@ def identity(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     dims = tuple(d for d in order if d in ends)
     lengths = dict.fromkeys(printer.size(str(d)) for d in dims)
-    like = f"dtype={printer.like}.dtype, device={printer.like}.device"
-    matrix = Value(f"torch.eye({', '.join(lengths)}, {like})", dims)
+    like = {"dtype": dtype_of(printer.like), "device": device_of(printer.like)}
+    matrix = Value(call("torch.eye", *lengths, **like), dims)
     if node.args[1] != ONE:
-        matrix = Value(f"{printer.value(node.args[1], ()).inside(PRODUCT)} * {matrix.code}", dims, PRODUCT)
+        matrix = Value(infix("*", printer.value(node.args[1], ()), matrix), dims)
     return align(matrix, order)
 
 
-def _on_diagonal(printer: Printer, there: Node, row: str, column: str) -> str | None:
+def _on_diagonal(printer: Printer, there: Node, row: str, column: str) -> Code | None:
     """What stands on the diagonal, computed there alone; None where that asks for places, or reads no matrices by both.
 
     The diagonal is as long as the shorter side.

@@ -10,7 +10,8 @@ from fractions import Fraction
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from derive.backends.torch.reads.slices import sliced
+from derive.backends.code import Code, Listed, Slice, call
+from derive.backends.torch.reads.slices import padded, sliced
 from derive.backends.values import Dims, Value, is_pack, position
 from derive.ir.nodes.products import is_tensor
 from derive.ir.program import Call, Join, Node, Num, Read, SizeOf, Window
@@ -27,24 +28,24 @@ def joined(printer: Printer, node: Join, order: Dims) -> Value:
     at = position(order, order.index(node.axis))
     if not any(node.own):
         rest = tuple(d for d in order if d != node.axis)
-        stack = ", ".join(printer.full(p, rest).code for p in node.parts)
+        stack = Listed(tuple(printer.full(p, rest).code for p in node.parts))
         last = len(order) > 1 and node.axis == order[-1]
-        return Value(f"stacked_last([{stack}])" if last else f"torch.stack([{stack}], {at})", order)
+        return Value(call("stacked_last", stack) if last else call("torch.stack", stack, at), order)
     parts = [_part(printer, part, own, node.axis, order) for part, own in zip(node.parts, node.own, strict=True)]
-    return Value(f"torch.cat([{', '.join(parts)}], {at})", order)
+    return Value(call("torch.cat", Listed(tuple(parts)), at), order)
 
 
-def _part(printer: Printer, part: Node, own: str, axis: str, order: Dims) -> str:
+def _part(printer: Printer, part: Node, own: str, axis: str, order: Dims) -> Code:
     """One part with all the dimensions."""
     if own:
         return printer.full(part, tuple(own if d == axis else d for d in order)).code
     if (place := _one_place(printer, part, axis, order)) is not None:
         return place
     at = position(order, order.index(axis))
-    return printer.full(part, tuple(d for d in order if d != axis)).method(f".unsqueeze({at})").code
+    return printer.full(part, tuple(d for d in order if d != axis)).method("unsqueeze", at).code
 
 
-def _one_place(printer: Printer, part: Node, axis: str, order: Dims) -> str | None:
+def _one_place(printer: Printer, part: Node, axis: str, order: Dims) -> Code | None:
     """One place of a tensor that has a dimension of its own where parts are joined: `x[:, :1]`.
 
     None for any other part.
@@ -61,10 +62,10 @@ def _one_place(printer: Printer, part: Node, axis: str, order: Dims) -> str | No
         return None
     start, last = printer.number(place.offset), Call("sub", (SizeOf(str(stored.dims[slot])), Num(Fraction(1))))
     if start.isdecimal():
-        part_code = f"{'' if start == '0' else start}:{int(start) + 1}"
+        piece = Slice("" if start == "0" else start, str(int(start) + 1))
     else:
-        part_code = f"{start}:" if place.offset == last else f"{start} : {start} + 1"
-    return stored.method(sliced(position(order, slot), part_code)).code
+        piece = Slice(start, "" if place.offset == last else f"{start} + 1")
+    return sliced(stored, position(order, slot), piece).code
 
 
 def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:
@@ -82,12 +83,9 @@ def _padded(printer: Printer, node: Join, order: Dims) -> Value | None:
         found = inner
     if any(is_pack(d) for d in order[min(order.index(a) for a in widths) :]):
         return None
-    value = printer.full(found.part, tuple(inside.get(str(d), d) for d in order)).code
+    value = printer.full(found.part, tuple(inside.get(str(d), d) for d in order))
     ends = [width for d in order[::-1] for width in widths.get(str(d), ("0", "0"))]
-    while ends[-2:] == ["0", "0"]:
-        ends = ends[:-2]
-    filled = "" if number == Num(Fraction(0)) else f", value={printer.number(number)}"
-    return Value(f"functional.pad({value}, ({', '.join(ends)}){filled})", order)
+    return Value(padded(value, ends, None if number == Num(Fraction(0)) else printer.number(number)), order)
 
 
 @dataclass(frozen=True)

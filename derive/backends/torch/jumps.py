@@ -19,7 +19,7 @@ from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.walking import node_axes, reads
 from derive.ir.program import Call, Node, Num, Read, Scal
 from derive.ir.terms.kinks import maximum, minimum, sign
-from derive.schedule.steps import half_of
+from derive.schedule.compared import half_of
 
 _LARGE = 2**15
 """What half precision still holds."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from derive.backends.code import call
 from derive.backends.values import Dims, Value
 from derive.ir.lowering.raising import is_finite_number
-from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.arithmetic import ZERO, multiplied
+from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.walking import by_axes_once, reads
 from derive.ir.program import Call, Node, Num, Read
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 def kept_above(printer: Printer, node: Call, order: Dims) -> Value | None:
     """Such a choice between whole tensors as one call; None for another choice."""
+    node = node if printer.exact else _chosen(node)
     condition = node.args[0] if node.fn == "where" and node.args[2] == ZERO else None
     if not isinstance(condition, Call) or condition.fn != "gt" or not is_finite_number(condition.args[1]):
         return None
@@ -29,8 +32,19 @@ def kept_above(printer: Printer, node: Call, order: Dims) -> Value | None:
     asked, value = printer.value(x, order), _whole(printer, node.args[1], order)
     if value is None or asked.dims != order or not printer.dtypes.is_real(x) or not printer.fuse:
         return None
-    made = Value(f"torch.ops.aten.threshold_backward({value.code}, {asked.code}, {printer.number(least)})", order)
-    return printer.owned(node, made)
+    made = call("torch.ops.aten.threshold_backward", value, asked, printer.number(least))
+    return printer.owned(node, Value(made, order))
+
+
+def _chosen(node: Call) -> Call:
+    """A product with the step `sign(relu(x))` as what it keeps above 0; any other node as it is."""
+    factors = product_factors(node) if node.fn == "mul" else []
+    for f in factors:
+        inner = f.args[0] if isinstance(f, Call) and f.fn == "sign" else None
+        if isinstance(inner, Call) and inner.fn == "relu":
+            rest = multiplied([g for g in factors if g is not f])
+            return Call("where", (Call("gt", (*inner.args, ZERO)), rest, ZERO))
+    return node
 
 
 def _whole(printer: Printer, node: Node, order: Dims) -> Value | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Code, Text
 from derive.ir.nodes.products import is_tensor
 from derive.ir.program import Call, Node, Num
 from derive.schedule.signs import plain as with_one_sign
@@ -26,12 +27,13 @@ def split(node: Node) -> tuple[list[tuple[Node, bool]], list[Node]]:
     return [], [node]
 
 
-def factor_code(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) -> str:
-    """The product of Python numbers, each multiplied or divided by, as code."""
+def factor_code(printer: Printer, numbers: list[tuple[Node, bool]], negative: bool) -> Code | None:
+    """The product of Python numbers, each multiplied or divided by, as code; None where that is 1."""
     out: Node = Num(Fraction(-1 if negative else 1))
     for n, divides in numbers:
         if isinstance(n, Num) and isinstance(out, Num):
             out = Num(out.value / n.value if divides else out.value * n.value)
         else:
             out = Call("div" if divides else "mul", (out, n))
-    return printer.value(with_one_sign(out), ()).code
+    code = printer.value(with_one_sign(out), ()).code
+    return None if code == Text("1") else code

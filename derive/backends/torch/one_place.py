@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Code
 from derive.backends.torch.reads.gathers import gathered_column
 from derive.backends.values import Dims, Value, align, position
 from derive.ir.nodes.arithmetic import ONE, ZERO
@@ -50,7 +51,7 @@ def at_one_place(printer: Printer, node: Call, order: Dims) -> Value | None:
     rows = printer.value(chosen.index, tuple(d for d in order if d != chosen.axis))
     value = _own(printer, node, chosen.elsewhere, value)  # what is put there is computed before anything is written
     method = "scatter_" if value.owned else "scatter"
-    return printer.owned(node, value.method(f".{method}({at}, {rows.method(f'.unsqueeze({at})').code}, {put})"))
+    return printer.owned(node, value.method(method, at, rows.method("unsqueeze", at), put))
 
 
 def _chosen(node: Call) -> _Chosen | None:
@@ -108,12 +109,12 @@ def _elsewhere(printer: Printer, chosen: _Chosen, order: Dims) -> Value | None:
 
 def _own(printer: Printer, node: Call, elsewhere: Node, value: Value) -> Value:
     """A whole tensor of ours that only this choice reads, ours to be written over."""
-    whole = isinstance(elsewhere, Read) and value.code == printer.names.get(elsewhere.name, elsewhere.name)
+    whole = isinstance(elsewhere, Read) and value.code == printer.named(elsewhere.name)
     inside = printer.memory.spent_inside(node, printer.at) if whole else ()
     return replace(value, owned=True) if whole and elsewhere.name in inside else value  # type: ignore[union-attr]
 
 
-def _put(printer: Printer, chosen: _Chosen, order: Dims) -> str | None:
+def _put(printer: Printer, chosen: _Chosen, order: Dims) -> Code | None:
     """Code of what is put at the place: a number, or a value a row, for which all is read at that place alone."""
     if not is_tensor(chosen.there):
         return printer.value(chosen.there, ()).code

@@ -1,4 +1,4 @@
-"""A printed statement that writes into a tensor of the caller's: `out=` where torch's call has one, a copy where not.
+"""A statement that writes into a tensor of the caller's: `out=` where torch's call has one, a copy where not.
 
 A chain of in-place methods ends in the memory that it starts from, so it is the start that writes into the tensor. What
 the chain starts from may be a tensor of ours with a name; then the statement that fills that one does.
@@ -6,15 +6,31 @@ the chain starts from may be a tensor of ours with a name; then the statement th
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from derive.backends.code import (
+    Called,
+    Code,
+    Field,
+    Infix,
+    Item,
+    Method,
+    Name,
+    Pick,
+    Prefix,
+    as_code,
+    below,
+    call,
+    has_product,
+    method,
+    put,
+)
+from derive.backends.torch.products_added import transposed
 from derive.backends.values import Line
 from derive.primitives import names
 
-_OPERATORS = {ast.Mult: "mul", ast.Add: "add", ast.Sub: "sub", ast.Div: "div", ast.MatMult: "matmul"}
+_OPERATORS = {"*": "mul", "+": "add", "-": "sub", "/": "div", "@": "matmul"}
 _FUNCTIONS = {
     "addcmul", "addmm", "sub", "where", "cat", "stack", "matmul", "lerp", "softmax", "log_softmax",
     *names(lambda r: r.in_place and r.name != "relu"),
@@ -49,22 +65,23 @@ def into(
     wanted = dict(targets)
     out = []
     for line in reversed(lines):
-        name, equals, code = line.code.partition(" = ")
-        target = wanted.pop(name, None) if equals else None
+        name, code = line.made, line.value
+        target = wanted.pop(name, None)
         if target is None:
             out.append(line)
             continue
-        start = _start(ast.parse(code, mode="eval").body)
-        if isinstance(start, ast.Name) and start.id != name and _is_chain(code, start.id):
+        start = _chain(code)[-1]
+        if isinstance(start, Name) and start.id != name and start is not code:
             wanted[start.id] = target  # in whose memory this one is computed
             out.append(line)
             continue
         code = _unfused(code) if name in deep else code
-        copied = name in vectors and " @ " in code
-        new = f"{target}.copy_({code})" if copied else _written(code, target, tensors)
-        if f"{target}." in new and (condition := given(line, target)):
-            new = f"{new} if {condition} else {code}"
-        out.append(replace(line, code=f"{name} = {new}"))
+        place = as_code(target)
+        copied = name in vectors and has_product(code)
+        new = method(place, "copy_", code) if copied else _written(code, place, tensors)
+        if any(isinstance(c, Method) and c.on == place for c in below(new)) and (condition := given(line, target)):
+            new = Pick(new, as_code(condition), code)
+        out.append(replace(line, value=new))
     return out[::-1]
 
 
@@ -75,9 +92,9 @@ def views_of(inputs: Collection[str], lines: Sequence[Line], tensors: Collection
     """
     found = set(inputs)
     for line in lines:
-        name, equals, code = line.code.partition(" = ")
-        if equals and (".expand(" in code or _root(ast.parse(code, mode="eval").body, tensors) in found):
-            found.add(name)
+        repeats = any(isinstance(c, Method) and c.name == "expand" for c in below(line.value))
+        if line.made and (repeats or _root(line.value, tensors) in found):
+            found.add(line.made)
     return found - set(inputs)
 
 
@@ -85,131 +102,98 @@ def looked_at(lines: Sequence[Line], tensors: Collection[str]) -> dict[str, str]
     """By the name of what does no more than look at a tensor, the name of that."""
     found: dict[str, str] = {}
     for line in lines:
-        name, equals, code = line.code.partition(" = ")
-        root = _root(ast.parse(code, mode="eval").body, tensors) if equals else None
-        if root is not None and root != name:
-            found[name] = found.get(root, root)
+        root = _root(line.value, tensors) if line.made else None
+        if root is not None and root != line.made:
+            found[line.made] = found.get(root, root)
     return found
 
 
-def _root(node: ast.expr, tensors: Collection[str]) -> str | None:
+def _root(code: Code, tensors: Collection[str]) -> str | None:
     """The name of the tensor that an expression does no more than look at; None where it computes."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == _LOOKS:
-        return _root(node.args[0], tensors)
-    if isinstance(node, ast.Call):
-        node = node.func
-        if not isinstance(node, ast.Attribute):
-            return None
-    if isinstance(node, ast.Attribute):
-        return _root(node.value, tensors) if node.attr in _VIEWS else None
-    if isinstance(node, ast.Subscript):  # by tensors it gathers
-        return None if _holds_tensor(node.slice, tensors) else _root(node.value, tensors)
-    return node.id if isinstance(node, ast.Name) else None
+    if isinstance(code, Called):
+        return _root(code.args[0], tensors) if code.function == _LOOKS else None
+    if isinstance(code, Method | Field):
+        return _root(code.on, tensors) if code.name in _VIEWS else None
+    if isinstance(code, Item):  # by tensors it gathers
+        return None if any(_holds_tensor(i, tensors) for i in code.items) else _root(code.on, tensors)
+    return code.id if isinstance(code, Name) else None
 
 
-def _is_chain(code: str, name: str) -> bool:
-    """Whether code does no more than write over the tensor of this name, by in-place methods one after another."""
-    node = ast.parse(code, mode="eval").body
-    begins = rf"{name}\.|({_IN_PLACE}|functional\.\w+_)\({name},|torch\.\w+\({name}, .*\bout={name}\)"
-    return _start(node) is not node and re.match(begins, code) is not None
+def _chain(code: Code) -> list[Code]:
+    """In-place calls one on the result of another, the last one first, and behind them what the first is called on."""
+    found = [code]
+    while (start := _written_over(found[-1])) is not None:
+        found.append(start)
+    return found
 
 
-def _start(node: ast.expr) -> ast.expr:
-    """What a chain of in-place methods is called on; the node itself where there is none."""
-    while isinstance(node, ast.Call):
-        function = node.func
-        of_torch = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "functional"
-        if ast.unparse(function) == _IN_PLACE or (of_torch and function.attr.endswith("_")):  # type: ignore[attr-defined]
-            node = node.args[0]
-        elif isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.endswith("__"):
-            node = function.value
-        elif any(k.arg == "out" and ast.unparse(k.value) == ast.unparse(node.args[0]) for k in node.keywords):
-            node = node.args[0]
-        else:
-            break
-    return node
-
-
-def _written(code: str, target: str, tensors: Collection[str]) -> str:
-    """The expression computed in `target`: its start where torch can, else its first step, else copied there."""
-    tree = ast.parse(code, mode="eval")
-    start = _start(tree.body)
-    new = _with_out(start, target, tensors)
-    if new is None and (step := _first_step(tree.body)) is not None:
-        start, new = step, _step_with_out(step, target)
-    if new is None:
-        return f"{target}.copy_({code})"
-    if start is tree.body:
-        return new
-    return code.replace(_source(code, start), new, 1)
-
-
-def _unfused(code: str) -> str:
-    """`functional.linear`, which has no `out=`, as a product, which has, and what is added to it in place."""
-    start = _start(ast.parse(code, mode="eval").body)
-    if not isinstance(start, ast.Call) or ast.unparse(start.func) != "functional.linear":
-        return code
-    x, w, b = map(ast.unparse, start.args)
-    turned = w.removesuffix(".T") if w.endswith(".T") else f"{w}.T"
-    return code.replace(_source(code, start), f"torch.matmul({x}, {turned}).add_({b})", 1)
-
-
-def _first_step(node: ast.expr) -> ast.Call | None:
-    """The first method of a chain of in-place methods; None where there is none."""
-    start = _start(node)
-    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute))
-    return next((n for n in calls if n.func.value is start), None)  # type: ignore[attr-defined]
-
-
-def _step_with_out(step: ast.Call, target: str) -> str | None:
-    """The first step of a chain as one call that writes into `target`; None where torch has none of it."""
-    assert isinstance(step.func, ast.Attribute)
-    name = step.func.attr.removesuffix("_")
-    if name not in _OPERATORS.values() or step.keywords:
-        return None
-    return f"torch.{name}({ast.unparse(step.func.value)}, {ast.unparse(step.args[0])}, out={target})"
-
-
-def _source(code: str, node: ast.expr) -> str:
-    """The node's text in the code, with the parentheses around it."""
-    end = node.end_col_offset or 0
-    text = code[node.col_offset : end]
-    return f"({text})" if code[:1] == "(" and code[end : end + 1] == ")" and node.col_offset == 1 else text
-
-
-def _with_out(node: ast.expr, target: str, tensors: Collection[str]) -> str | None:
-    """One call of torch that writes its result into `target`; None where there is none."""
-    out = f"out={target}"
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = node.left, node.right
-        if not _holds_tensor(left, tensors) and isinstance(node.op, ast.Mult | ast.Add):
-            left, right = right, left
-        if _holds_tensor(left, tensors):
-            return f"torch.{_OPERATORS[type(node.op)]}({ast.unparse(left)}, {ast.unparse(right)}, {out})"
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return f"torch.neg({ast.unparse(node.operand)}, {out})"
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("stacked_last", "where_by_bits"):
-        return f"{ast.unparse(node.func)}({', '.join(map(ast.unparse, node.args))}, {out})"
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return None
-    method, on = node.func.attr, node.func.value
-    arguments = [ast.unparse(a) for a in node.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in node.keywords]
-    if isinstance(on, ast.Name) and on.id == "torch":
-        takes_numbers = method != "where" or all(_holds_tensor(a, tensors) for a in node.args)
-        return f"torch.{method}({', '.join([*arguments, out])})" if method in _FUNCTIONS and takes_numbers else None
-    if method == "new_zeros":
-        return f"{target}.zero_()"
-    if method == "new_full":
-        return f"{target}.fill_({arguments[-1]})"
-    if method == "clone" or (method == "to" and ast.unparse(node).endswith(".dtype)")):
-        return f"{target}.copy_({ast.unparse(on)})"
-    if method in _METHODS and (arguments or method not in ("sum", "mean")):
-        return f"torch.{method}({', '.join([ast.unparse(on), *arguments, out])})"
+def _written_over(code: Code) -> Code | None:
+    """What a call writes its result over; None for any other code."""
+    if isinstance(code, Method) and code.name.endswith("_"):
+        return code.on
+    if isinstance(code, Called) and code.args:
+        in_place = code.function == _IN_PLACE or (code.function.startswith("functional.") and code.function[-1] == "_")
+        return code.args[0] if in_place or ("out", code.args[0]) in code.options else None
     return None
 
 
-def _holds_tensor(node: ast.expr, tensors: Collection[str]) -> bool:
-    """Whether an expression is a tensor: it names one outside of what only asks for its lengths."""
-    return any(isinstance(n, ast.Name) and n.id in tensors for n in ast.walk(node)) and ".shape" not in ast.unparse(
-        node
-    )
+def _written(code: Code, target: Code, tensors: Collection[str]) -> Code:
+    """The expression computed in `target`: its start where torch can, else its first step, else copied there."""
+    *steps, start = _chain(code)
+    new = _with_out(start, target, tensors)
+    if new is None and steps and isinstance(steps[-1], Method):
+        start = steps[-1]
+        new = _step_with_out(steps[-1], target)
+    return method(target, "copy_", code) if new is None else put(code, lambda c: new if c is start else None)
+
+
+def _unfused(code: Code) -> Code:
+    """`functional.linear`, which has no `out=`, as a product, which has, and what is added to it in place."""
+    start = _chain(code)[-1]
+    if not isinstance(start, Called) or start.function != "functional.linear":
+        return code
+    x, w, b = start.args
+    made = method(call("torch.matmul", x, transposed(w)), "add_", b)
+    return put(code, lambda c: made if c is start else None)
+
+
+def _step_with_out(step: Method, target: Code) -> Code | None:
+    """The first step of a chain as one call that writes into `target`; None where torch has none of it."""
+    name = step.name.removesuffix("_")
+    if name not in _OPERATORS.values() or step.options:
+        return None
+    return call(f"torch.{name}", step.on, step.args[0], out=target)
+
+
+def _with_out(code: Code, target: Code, tensors: Collection[str]) -> Code | None:
+    """One call of torch that writes its result into `target`; None where there is none."""
+    out = ("out", target)
+    if isinstance(code, Infix) and code.sign in _OPERATORS:
+        left, right = code.left, code.right
+        if not _holds_tensor(left, tensors) and code.sign in "*+":
+            left, right = right, left
+        if _holds_tensor(left, tensors):
+            return call(f"torch.{_OPERATORS[code.sign]}", left, right, out=target)
+    if isinstance(code, Prefix) and code.sign == "-":
+        return call("torch.neg", code.operand, out=target)
+    if isinstance(code, Called):
+        name = code.function.removeprefix("torch.")
+        numbers = name == "where" and not all(_holds_tensor(a, tensors) for a in code.args)
+        known = (name in _FUNCTIONS and name != code.function) or name in ("stacked_last", "where_by_bits")
+        return replace(code, options=(*code.options, out)) if known and not numbers else None
+    if not isinstance(code, Method):
+        return None
+    if code.name == "new_zeros":
+        return method(target, "zero_")
+    if code.name == "new_full":
+        return method(target, "fill_", code.args[-1])
+    if code.name == "clone" or (code.name == "to" and isinstance(code.args[0], Field)):
+        return method(target, "copy_", code.on)
+    if code.name in _METHODS and (code.args or code.options or code.name not in ("sum", "mean")):
+        return Called(f"torch.{code.name}", (code.on, *code.args), (*code.options, out))
+    return None
+
+
+def _holds_tensor(code: Code, tensors: Collection[str]) -> bool:
+    """Whether an expression is a tensor: it names one."""
+    return any(isinstance(c, Name) and c.id in tensors for c in below(code))

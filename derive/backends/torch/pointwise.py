@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial, reduce
 
+from derive.backends.code import (
+    ATOM,
+    PRODUCT,
+    Code,
+    Field,
+    Method,
+    Pick,
+    Prefix,
+    Text,
+    as_code,
+    call,
+    has_product,
+    infix,
+    method,
+    negative,
+)
 from derive.backends.torch.scalars import is_given, is_never_refused, scalar_call
-from derive.backends.values import ATOM, CHOICE, COMPARISON, POWER, PRODUCT, SUM, UNARY, Dims, Value
+from derive.backends.values import Dims, Value
 from derive.ir.program import CONDITIONS, RELATIONS, Call, Node, Num
 from derive.primitives import PRIMITIVES, names, row
 
-_BINARY = {
-    "add": ("+", SUM, SUM),
-    "sub": ("-", SUM, SUM + 1),
-    "mul": ("*", PRODUCT, PRODUCT + 1),
-    "div": ("/", PRODUCT, PRODUCT + 1),
-    "floordiv": ("//", PRODUCT, PRODUCT + 1),
-    "mod": ("%", PRODUCT, PRODUCT + 1),
-}
+_BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 _COMPARED = {name: sign for sign, name in RELATIONS.items()}
 _LOGIC = {"and": "&", "or": "|"}
+_ONE, _TWO = Text("1"), Text("2")
 
 
 def broadcast(values: list[Value]) -> Dims:
@@ -54,58 +65,56 @@ def call_code(node: Call, args: list[Value], like: str) -> Value:
 
 def _condition(fn: str, args: list[Value], dims: Dims) -> Value:
     scalar = all(a.scalar for a in args)
-    if fn == "not" and not scalar:
-        return Value(f"~{args[0].inside(ATOM)}", dims, UNARY, boolean=True)
     if fn == "not":
-        code = f"not {args[0].inside(COMPARISON)}"
-    elif fn in _LOGIC:
-        code = f" {_LOGIC[fn]} ".join(a.inside(ATOM) for a in args)
+        code: Code = Prefix("not " if scalar else "~", args[0].code, apart=not scalar)
     else:
-        code = f"{args[0].inside(COMPARISON)} {_COMPARED[fn]} {args[1].inside(COMPARISON + 1)}"
-    return Value(code, dims, COMPARISON, scalar, boolean=True)
+        code = reduce(partial(infix, _LOGIC.get(fn) or _COMPARED[fn]), (a.code for a in args))
+    return Value(code, dims, scalar, boolean=True)
 
 
 def _operation(node: Call, args: list[Value], dims: Dims) -> Value:
     """What is written with a sign between its operands, or in front."""
-    scalar = all(a.scalar for a in args)
-    if node.fn == "div" and args[0].code == "1" and not scalar:
-        return Value(f"{args[1].inside(ATOM)}.reciprocal()", dims)
+    scalar, first = all(a.scalar for a in args), args[0].code
+    if node.fn == "div" and first == _ONE and not scalar:
+        return args[1].method("reciprocal", dims=dims)
     if node.fn == "div" and scalar and is_given(node.args[-1]):
-        return Value(f"ratio_of({args[0].code}, {args[1].code})", scalar=True)
+        return Value(call("ratio_of", *args), scalar=True)
     if node.fn in _BINARY:
-        sign, strength, right = _BINARY[node.fn]
-        grouped = right + 1 if strength == PRODUCT and "@" in args[1].code else right
-        return Value(f"{args[0].inside(strength)} {sign} {args[1].inside(grouped)}", dims, strength, scalar)
-    if node.fn == "neg" and args[0].strength == PRODUCT and (_leads(node.args[0]) or "@" in args[0].code):
-        return Value(f"-({args[0].code})", dims, UNARY, scalar)
+        return Value(infix(_BINARY[node.fn], *args), dims, scalar)
+    if node.fn == "neg" and first.strength == PRODUCT and (_leads(node.args[0]) or has_product(first)):
+        return Value(Prefix("-", first, apart=True), dims, scalar)
     if node.fn == "neg":
-        return Value(f"-{args[0].inside(PRODUCT)}", dims, max(PRODUCT, min(args[0].strength, UNARY)), scalar)
-    if args[1].code == "2" and not scalar:
-        return Value(f"{args[0].inside(ATOM)}.square()", dims)
+        return Value(negative(first), dims, scalar)
+    if args[1].code == _TWO and not scalar:
+        return args[0].method("square", dims=dims)
     if scalar and not is_never_refused(node):
-        return Value(f'of_numbers("pow", {args[0].code}, {args[1].code})', scalar=True)
-    return Value(f"{args[0].inside(POWER + 1)} ** {args[1].inside(POWER)}", dims, POWER, scalar)
+        return Value(call("of_numbers", '"pow"', *args), scalar=True)
+    return Value(infix("**", *args), dims, scalar)
 
 
 def _function(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
     """A function of tensors, by torch's name for it."""
     if node.fn in ("maximum", "minimum") and any(a.scalar for a in args):
-        return Value(_clamped(node, args), dims)
+        return _clamped(node, args, dims)
     if node.fn == "logaddexp" and any(a.scalar for a in args):  # torch has it of tensors
         of, number = sorted(args, key=lambda a: a.scalar)
-        difference = f"{of.inside(SUM)} - {number.inside(SUM + 1)}"
-        return Value(f"{row('softplus').torch.format(x=difference)} + {number.inside(SUM)}", dims, SUM)
+        return Value(infix("+", _of_torch("softplus", infix("-", of, number)), number), dims)
     if node.fn in ("threshold", "bent"):
         over = "_" if args[0].owned and args[0].dims == dims else ""
         name = "leaky_relu" if node.fn == "bent" else node.fn
-        return Value(f"functional.{name}{over}({', '.join(a.code for a in args)})", dims)
+        return Value(call(f"functional.{name}{over}", *args), dims)
     if node.fn == "narrow":
-        return Value(f"{args[0].inside(ATOM)}.to({like}.dtype)", dims)
+        return args[0].method("to", dtype_of(like), dims=dims)
     if node.fn == "nan_to_num":
-        return Value(f"{args[0].inside(ATOM)}.nan_to_num(0, math.inf)", dims)
-    name = f"torch.{row(node.fn).torch_name}" if node.fn in PRIMITIVES else node.fn
-    code = ", ".join(a.code for a in args)
-    return Value(row(node.fn).torch.format(x=code) if "{x}" in name else f"{name}({code})", dims)
+        return args[0].method("nan_to_num", 0, "math.inf", dims=dims)
+    return Value(_of_torch(node.fn, *args) if node.fn in PRIMITIVES else call(node.fn, *args), dims)
+
+
+def _of_torch(fn: str, *args: object) -> Code:
+    """The call of a primitive; what it is called with besides is said in its row."""
+    name, _, more = row(fn).torch_name.partition("({x}, ")
+    option, _, value = more.removesuffix(")").partition("=")
+    return call(name if more else f"torch.{name}", *args, **({option: value} if more else {}))
 
 
 def _leads(node: Node) -> bool:
@@ -118,31 +127,18 @@ def _leads(node: Node) -> bool:
     return isinstance(node, Call) and node.fn in (*CONDITIONS, "where", "floordiv", "mod")
 
 
-def _clamped(node: Call, args: list[Value]) -> str:
+def _clamped(node: Call, args: list[Value], dims: Dims) -> Value:
     """The larger or smaller of a tensor and a number; both bounds in one call where the lower was set just before."""
     value, bound = args if args[1].scalar else args[::-1]
     inner, number = node.args if args[1].scalar else node.args[::-1]
-    if node.fn == "maximum":
-        if isinstance(inner, Call) and inner.fn == "minimum" and _ascends(number, inner):
-            head, bounded, high = _bounded_before(value.code, "max")
-            if bounded and high.count("(") < high.count(")"):
-                return f"{head}({bound.code}, {high[:-1]})"
-        return f"{_clamping(value)}(min={bound.code})"
-    if isinstance(inner, Call) and inner.fn == "maximum" and value.code.endswith(")"):
-        head, bounded, low = _bounded_before(value.code, "min")
-        if bounded and low.count("(") < low.count(")"):
-            return f"{head}({low[:-1]}, {bound.code})"
-    return f"{_clamping(value)}(max={bound.code})"
-
-
-def _clamping(value: Value) -> str:
-    return f"{value.inside(ATOM)}.clamp{'_' if value.owned else ''}"
-
-
-def _bounded_before(code: str, end: str) -> tuple[str, str, str]:
-    """What is clamped and how it is called, and the bound, where the code clamps at one end."""
-    head, bounded, bound = code.rpartition(f"({end}=")
-    return (head, bounded, bound) if head.endswith((".clamp", ".clamp_")) else ("", "", code)
+    end, other = ("min", "max") if node.fn == "maximum" else ("max", "min")
+    before = value.code
+    bounded = isinstance(before, Method) and before.name.startswith("clamp") and dict(before.options).keys() == {other}
+    ordered = isinstance(inner, Call) and inner.fn in ("maximum", "minimum") and inner.fn != node.fn
+    if isinstance(before, Method) and bounded and ordered and (end == "max" or _ascends(number, inner)):  # type: ignore[arg-type]
+        ends = {other: before.options[0][1], end: bound.code}
+        return Value(replace(before, args=(ends["min"], ends["max"]), options=()), dims)
+    return value.method(f"clamp{'_' if value.owned else ''}", dims=dims, **{end: bound})
 
 
 def _ascends(low: Node, extremum: Call) -> bool:
@@ -161,13 +157,13 @@ def written_over(node: Call, args: list[Value], long: bool = False) -> Value | N
     if any(a.boolean for a in args) and node.fn != "mul":
         return None
     args = [counted(a, args[0].dims) for a in args]
-    if node.fn == "pow" and args[1].code == "2" and args[0].owned:
-        return replace(args[0].method(".square_()"), owned=True) if long or args[0].strength == ATOM else None
+    if node.fn == "pow" and args[1].code == _TWO and args[0].owned:
+        return replace(args[0].method("square_"), owned=True) if long or args[0].code.strength == ATOM else None
     if node.fn == "nan_to_num" and args[0].owned:
-        return replace(args[0].method(".nan_to_num_(0, math.inf)"), owned=True)
+        return replace(args[0].method("nan_to_num_", 0, "math.inf"), owned=True)
     if len(args) == 1:
-        kept = args[0].owned and node.fn in _IN_PLACE and (node.fn != "neg" or args[0].strength == ATOM)
-        return replace(args[0].method(f".{node.fn}_()"), owned=True) if kept else None
+        kept = args[0].owned and node.fn in _IN_PLACE and (node.fn != "neg" or args[0].code.strength == ATOM)
+        return replace(args[0].method(f"{node.fn}_"), owned=True) if kept else None
     if node.fn not in ("add", "sub", "mul", "div"):
         return None
     first, second = args
@@ -175,9 +171,9 @@ def written_over(node: Call, args: list[Value], long: bool = False) -> Value | N
         first, second = second, first
     if not first.owned or broadcast(args) != first.dims:
         return None
-    if not long and (first.strength < ATOM or second.scalar):
+    if not long and (first.code.strength < ATOM or second.scalar):
         return None
-    return replace(first.method(f".{node.fn}_({second.code})"), owned=True)
+    return replace(first.method(f"{node.fn}_", second), owned=True)
 
 
 def _choice(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
@@ -186,32 +182,32 @@ def _choice(node: Call, args: list[Value], dims: Dims, like: str) -> Value:
     Both branches must be tensors of our making: the name that this is given may be written over.
     """
     condition, a, b = args
-    text = f"{a.inside(COMPARISON)} if {condition.code} else {b.inside(CHOICE)}"
+    picked = Pick(a.code, condition.code, b.code)
     if a.scalar and b.scalar:
-        return Value(text, strength=CHOICE, scalar=True)
+        return Value(picked, scalar=True)
     ours = all(isinstance(branch, Call) for branch in node.args[1:])
     if ours and all(v.dims == dims and not v.boolean and not v.weak for v in (a, b)):
-        return Value(text, dims, CHOICE)
-    tensor = Value(f"torch.tensor({condition.code}, device={like}.device)", (), boolean=True)
+        return Value(picked, dims)
+    tensor = Value(call("torch.tensor", condition, device=device_of(like)), (), boolean=True)
     return _where([tensor, a, b], dims, like)
 
 
 def _where(args: list[Value], dims: Dims, like: str) -> Value:
     condition, a, b = args
-    if (a.code, b.code) == ("1", "0"):
-        return Value(condition.code, dims, condition.strength, boolean=True)
+    if (a.code, b.code) == (_ONE, Text("0")):
+        return Value(condition.code, dims, boolean=True)
     tensors = [v for v in (a, b) if v.dims and not v.boolean and not v.weak]
     if tensors:
         large = len([d for d in dims if d is not None]) > 1 and dims in [v.dims for v in (condition, *tensors)]
         numbers = [v for v in (a, b) if v not in tensors]
         by_bits = large and condition.dims and all(v.scalar for v in numbers)
-        return Value(f"{'where_by_bits' if by_bits else 'torch.where'}({condition.code}, {a.code}, {b.code})", dims)
+        return Value(call("where_by_bits" if by_bits else "torch.where", condition, a, b), dims)
     weak = all(v.weak or (v.scalar and _is_exact(v.code)) for v in (a, b))
     if not weak:
         a, b = (cast(v, like) for v in (a, b))
     if not weak and a.scalar and b.scalar:
-        a = Value(f"{like}.new_full((), {a.code})")
-    return Value(f"torch.where({condition.code}, {a.code}, {b.code})", dims, weak=weak)
+        a = Value(method(like, "new_full", "()", a))
+    return Value(call("torch.where", condition, a, b), dims, weak=weak)
 
 
 def _numbers(fn: str, args: list[Value], like: str) -> list[Value]:
@@ -224,8 +220,8 @@ def _numbers(fn: str, args: list[Value], like: str) -> list[Value]:
 def cast(value: Value, like: str) -> Value:
     """A condition or a weak tensor as real numbers of the dtype of `like`; anything else as it is."""
     if value.boolean and not value.scalar:
-        return replace(counted(value, value.dims).method(f".to({like}.dtype)"), owned=True)
-    return value.method(f".to({like}.dtype)") if value.weak else value
+        return replace(counted(value, value.dims).method("to", dtype_of(like)), owned=True)
+    return value.method("to", dtype_of(like)) if value.weak else value
 
 
 def counted(value: Value, dims: Dims) -> Value:
@@ -233,12 +229,20 @@ def counted(value: Value, dims: Dims) -> Value:
 
     A view; those that lack a dimension of what they meet are few, and read better as they are.
     """
-    return value.method(".view(torch.int8)") if value.boolean and value.dims == dims != () else value
+    return value.method("view", "torch.int8") if value.boolean and value.dims == dims != () else value
 
 
-def _is_exact(code: str) -> bool:
+def dtype_of(like: str) -> Code:
+    return Field(as_code(like), "dtype")
+
+
+def device_of(like: str) -> Code:
+    return Field(as_code(like), "device")
+
+
+def _is_exact(code: Code) -> bool:
     """Whether a number is one that every dtype holds: 0, 1, 0.5."""
     try:
-        return float(code) * 16 % 1 == 0 and abs(float(code)) <= 16
+        return float(str(code)) * 16 % 1 == 0 and abs(float(str(code))) <= 16
     except ValueError:
         return False

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.code import call
 from derive.backends.torch.distances import DISTANCE
 from derive.backends.values import Dims, Value, align, is_pack, position
 from derive.ir.nodes.arithmetic import ZERO, multiplied
@@ -36,9 +37,9 @@ def powers(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     dims = tuple(d for d in order if d == found.axis or d in node_axes(found.base))
     x = printer.full(found.base, tuple(d for d in dims if d != found.axis))
-    first = f", {found.first}" if found.first else ""
+    first = [found.first] if found.first else []
     at = position(dims, dims.index(found.axis))
-    made = Value(f"powers({x.code}, {printer.size(found.axis)}, {at}{first})", dims)
+    made = Value(call("powers", x, printer.size(found.axis), at, *first), dims)
     return printer.owned(node, made) if dims == order else align(made, order)
 
 
@@ -56,9 +57,9 @@ def polynomial(printer: Printer, node: Reduce, order: Dims) -> Value | None:
         return None
     dims = tuple(d for d in order if d in own)
     x, given = printer.full(one.base, dims), printer.value(multiplied(weights), (*dims, one.axis))
-    first = f", {one.first}" if one.first else ""
+    first = [one.first] if one.first else []
     real = given if given.dims[-1:] == (one.axis,) and not given.boolean and not given.weak else None
-    return None if real is None else Value(f"polynomial({x.code}, {real.code}{first})", dims)
+    return None if real is None else Value(call("polynomial", x, real, *first), dims)
 
 
 def _powers(printer: Printer, node: Call) -> _Powers | None:

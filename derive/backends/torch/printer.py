@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sympy import Expr
 
+from derive.backends.code import PRODUCT, Code, Name, Text, as_code, call, method, together
 from derive.backends.torch.assignments import assigned
 from derive.backends.torch.chains import is_long, led, with_minus
 from derive.backends.torch.distances import DISTANCE, along_diagonals
@@ -17,7 +18,15 @@ from derive.backends.torch.kept_above import kept_above
 from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
-from derive.backends.torch.pointwise import call_code, cast, written_over
+from derive.backends.torch.pointwise import (
+    broadcast,
+    call_code,
+    cast,
+    device_of,
+    dtype_of,
+    is_slow_at_once,
+    written_over,
+)
 from derive.backends.torch.powers import powers
 from derive.backends.torch.reads.ranges import repeated_named
 from derive.backends.torch.reads.read import read
@@ -29,8 +38,9 @@ from derive.backends.torch.reductions.shares import shares_code
 from derive.backends.torch.scalars import large_number, number_code
 from derive.backends.torch.sizes import Sizes, fixed
 from derive.backends.torch.slopes import sloped
-from derive.backends.values import PRODUCT, Dims, Line, Value, align, is_pack, squeeze
+from derive.backends.values import Dims, Line, Value, align, is_pack, squeeze
 from derive.decisions import FEW
+from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.ties import told_by_sign
 from derive.ir.nodes.walking import node_axes, walk
 from derive.ir.program import (
@@ -85,13 +95,12 @@ class Printer:
     top: Node | None = None  # the value of the statement being printed
     first: str | None = None  # see Memory.first_at
     counts: bool = False  # whether the statement being printed makes whole numbers
-    distances: str = ""  # from which to which distance of places a table has something
+    distances: tuple[Code, ...] = ()  # from which to which distance of places a table has something
     long: bool = False  # whether the expression being printed makes several large tensors
 
     def __post_init__(self) -> None:
-        device = f"{self.like}.device"
         known = (self.slow, self.tight, self.behind, self.indices)
-        self.sizes = Sizes(self.size, self.number, lambda: device, set(), *known)
+        self.sizes = Sizes(self.size, self.number, lambda: device_of(self.like), set(), *known)
         self.dtypes = Dtypes(self.program, self.integers, self.outputs)
         few = (a for a, size in self.size_names.items() if size.isdigit() and int(size) <= FEW)
         self.memory = Memory(self.program, self.dtypes, frozenset(few))
@@ -123,10 +132,14 @@ class Printer:
     def number(self, node: Node) -> str:
         """A length or a place; of axes of fixed lengths, the number that it is."""
         whole = fixed(node, self.size_names) if isinstance(node, Call) else None
-        return self.value(node, ()).code if whole is None else str(whole)
+        return str(self.value(node, ()).code if whole is None else whole)
+
+    def named(self, name: str) -> Name:
+        """A tensor's variable."""
+        return Name(self.names.get(name, name))
 
     def stored(self, name: str) -> Value:
-        return Value(self.names.get(name, name), self.layouts[name])
+        return Value(self.named(name), self.layouts[name])
 
     # --- expressions ---------------------------------------------------------------------------------------
 
@@ -137,15 +150,15 @@ class Printer:
         if isinstance(node, Num):
             return number_code(node)
         if isinstance(node, Scal):
-            return Value(self.names.get(node.name, node.name), scalar=True)
+            return Value(self.named(node.name), scalar=True)
         if isinstance(node, SizeOf):
             size = self.size(node.axis)
-            return Value(f"math.prod({size})" if is_pack(node.axis) else size, scalar=True)
+            return Value(Text(f"math.prod({size})") if is_pack(node.axis) else as_code(size), scalar=True)
         if isinstance(node, AxisValue) and node.axis == DISTANCE:
-            ends = f"{self.distances}, device={self.like}.device, dtype={self.like}.dtype"
-            return align(Value(f"torch.arange({ends})", (DISTANCE,)), order)
+            of = {"device": device_of(self.like), "dtype": dtype_of(self.like)}
+            return align(Value(call("torch.arange", *self.distances, **of), (DISTANCE,)), order)
         if isinstance(node, AxisValue):
-            dtype = "" if self.counts else f"{self.like}.dtype"
+            dtype = None if self.counts else dtype_of(self.like)
             return align(Value(self.sizes.arange(node.axis, dtype), (node.axis,)), order)
         if isinstance(node, Reduce):
             keepdim = None in order or bool(set(node.axes) & set(order))
@@ -167,7 +180,7 @@ class Printer:
     def elements(self, node: Read, order: Dims) -> Value:
         """Elements of a tensor; the whole of one may be written over where nothing reads it any more."""
         value = align(read(self.stored(node.name), node, self.sizes, self.value, order), order)
-        whole = value.code == self.names.get(node.name, node.name) and value.dims == order
+        whole = value.code == self.named(node.name) and value.dims == order
         return replace(value, owned=whole and node.name in self.spent)
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
@@ -195,12 +208,25 @@ class Printer:
         args = [self.value(a, order) for a in node.args]
         if node.fn in _COUNTED and not self.dtypes.is_real(node):  # int32 would overflow
             wide = [isinstance(a, Read) and a.name in self.indices for a in node.args]
-            args = [v.method(".long()") if w else v for v, w in zip(args, wide, strict=True)]
+            args = [v.method("long") if w else v for v, w in zip(args, wide, strict=True)]
         if self.dtypes.leaves_integers(node):
             args = [self.real(v) if is_read(a) else v for a, v in zip(node.args, args, strict=True)]
         if self.dtypes.is_real(node) and not self.counts:  # the number 1e9 is a float, and would make them so
             args = [large_number(a) or v for a, v in zip(node.args, args, strict=True)]
         return args
+
+    def issued(self, node: Call, name: str, operands: Sequence[Node], order: Dims, **options: object) -> Value | None:
+        """One call over several tensors, in the memory of the first where that is ours; None where it would be slow."""
+        one = Value(method(self.like, "new_ones", "()"))
+        values = [one if n == ONE else cast(self.value(n, order), self.like) for n in operands]
+        if node == self.top and operands[0] not in operands[1:]:
+            values[0] = self.own(operands[0], values[0], order)
+        dims = broadcast(values)
+        if self.memory.is_large(node) and is_slow_at_once(values, dims):
+            return None
+        if values[0].owned and values[0].dims == dims:
+            return replace(values[0].method(f"{name}_", *values[1:], **options), owned=True)  # type: ignore[arg-type]
+        return self.owned(node, Value(call(f"torch.{name}", *values, **options), dims))
 
     def in_its_own_axes(self, node: Call, order: Dims) -> Value | None:
         """What small tensors make together, and only then spread over the other axes, as each would be otherwise."""
@@ -218,9 +244,8 @@ class Printer:
 
     def own(self, node: Node, value: Value, order: Dims) -> Value:
         """What a statement begins with, ours to be written over where nothing reads it behind the statement."""
-        first = isinstance(node, Read) and node.name == self.first
-        name = self.names.get(node.name, node.name) if isinstance(node, Read) else ""
-        return replace(value, owned=True) if first and value.code == name and value.dims == order else value
+        first = isinstance(node, Read) and node.name == self.first and value.code == self.named(node.name)
+        return replace(value, owned=True) if first and value.dims == order else value
 
     def as_real(self, node: Node, value: Value) -> Value:
         """What torch multiplies as matrices, convolves or averages, in the dtype of the inputs, whatever it counts."""
@@ -229,7 +254,7 @@ class Printer:
 
     def real(self, value: Value) -> Value:
         """Whole numbers or truth values in the dtype of the inputs."""
-        return cast(value, self.like) if value.boolean else value.method(f".to({self.like}.dtype)")
+        return cast(value, self.like) if value.boolean else value.method("to", dtype_of(self.like))
 
     def compared(self, node: Call, order: Dims) -> list[Value]:
         """The sides of a comparison: places that are compared with one another, or alone, stay whole numbers."""
@@ -250,7 +275,7 @@ class Printer:
 
     def negates_little(self, node: Call, args: list[Value]) -> bool:
         """Whether a minus sign is best left in front of a product, where it negates a small first factor alone."""
-        if node.fn != "neg" or args[0].strength != PRODUCT:
+        if node.fn != "neg" or args[0].code.strength != PRODUCT:
             return False
         first = node.args[0]
         while isinstance(first, Call) and first.fn in ("mul", "div"):
@@ -268,19 +293,29 @@ class Printer:
         if value.boolean:
             value = cast(value, self.like)
         elif isinstance(node, Reduce) and not self.dtypes.is_real(node) and is_read(node):  # a count
-            value = value.method(f".to({self.like}.dtype)")
+            value = value.method("to", dtype_of(self.like))
         return value if value.dims == order and not value.scalar else self.spread(value, order)
 
     def spread(self, value: Value, dims: Dims) -> Value:
         """The value expanded to all of `dims`; a view."""
-        lengths = ", ".join(self.lengths(dims))
         if value.scalar:
-            own = [d for d in dims if d is not None]
-            tail = "," if len(own) == 1 else ""
-            shape = lengths if len(own) == 1 and is_pack(own[0]) else f"({lengths}{tail})"
-            made = f"new_zeros({shape})" if value.code == "0" and own else f"new_full({shape}, {value.code})"
-            return Value(f"{self.like}.{made}", dims)
-        return value.method(f".expand({lengths})", dims)
+            is_zero = value.code == Text("0") and any(d is not None for d in dims)
+            made = ("new_zeros",) if is_zero else ("new_full", value)
+            return Value(method(self.like, made[0], self.shape(dims), *made[1:]), dims)
+        return value.method("expand", *self.lengths(dims), dims=dims)
+
+    def zeros(self, dims: Dims) -> Code:
+        """A tensor of zeros."""
+        return method(self.like, "new_zeros", *self.lengths(dims))
+
+    def shape(self, dims: Dims) -> Code:
+        """The lengths as one argument."""
+        own, lengths = [d for d in dims if d is not None], self.lengths(dims)
+        return as_code(lengths[0]) if len(own) == 1 and is_pack(own[0]) else together(lengths)
+
+    def line(self, to: Code | str | None, value: object, sign: str = "=", note: str = "", depth: int = 0) -> None:
+        """One more line."""
+        self.lines.append(Line(as_code(value), None if to is None else as_code(to), sign, note, depth=depth))
 
     def lengths(self, dims: Dims) -> list[str]:
         own = [d for d in dims if d is not None]

@@ -6,10 +6,10 @@ Columns may be several axes of the weights, as the gates of a cell are: they are
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Code, Field, Infix, Method, call, has_product, method
 from derive.backends.convolution_roles import is_convolution
 from derive.backends.torch.layout import is_matmul
 from derive.backends.torch.multiples import factor_code, split
@@ -24,6 +24,9 @@ from derive.ir.program import Call, Read, Reduce
 
 if TYPE_CHECKING:
     from derive.backends.torch.printer import Printer
+
+
+Factors = tuple[Code, Code]
 
 
 def bias_first(printer: Printer, node: Call, order: Dims) -> Call:
@@ -65,13 +68,16 @@ def affine(printer: Printer, node: Call, order: Dims) -> Value | None:
     many = len(order) > 1 + columns
     if many and not _is_by_matrix(node.args[0], order, columns):
         return None
-    added = bias.method(".flatten()").code if apart else bias.code
+    added = bias.method("flatten") if apart else bias
     if many or is_pack(product.dims[0]):
-        transposed = right.removesuffix(".T") if right.endswith(".T") else f"{right}.T"
-        code = f"functional.linear({left}, {transposed}, {added}){apart}"
+        made: Code = call("functional.linear", left, transposed(right), added)
     else:
-        code = f"torch.addmm({added}, {left}, {right}){apart}"
-    return printer.owned(node, Value(code, product.dims))
+        made = call("torch.addmm", added, left, right)
+    return printer.owned(node, Value(replace(apart, on=made) if apart else made, product.dims))
+
+
+def transposed(matrix: Code) -> Code:
+    return matrix.on if isinstance(matrix, Field) and matrix.name == "T" else Field(matrix, "T")
 
 
 def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -94,14 +100,14 @@ def added_up(printer: Printer, node: Call, order: Dims) -> Value | None:
         if factors is None or not value.owned or not value.dims == added.dims == order:
             continue
         factor = factor_code(printer, numbers, negative=node.fn == "sub")
-        made = _with_product(printer, value, product, factors, apart, [f"alpha={factor}"] if factor != "1" else [])
+        made = _with_product(printer, value, product, factors, apart, factor)
         if made is not None:
             return made
     return None
 
 
 def _with_product(
-    printer: Printer, value: Value, product: Reduce, factors: tuple[str, str], apart: str, alpha: list[str]
+    printer: Printer, value: Value, product: Reduce, factors: Factors, apart: Method | None, alpha: Code | None
 ) -> Value | None:
     """What is ours with a product added to its matrix, or each of a batch to its own; None where it has no matrix."""
     order = value.dims
@@ -110,33 +116,37 @@ def _with_product(
     if apart:
         return None
     if len(order) == 3 and all(order[0] in node_axes(f) for f in product_factors(product.body)):
-        return replace(value.method(f".baddbmm_({', '.join([*factors, *alpha])})"), owned=True)
+        return replace(value.method("baddbmm_", *factors, alpha=alpha), owned=True)
     return _addmm(printer, value, factors, alpha) if _is_by_matrix(product, order) else None
 
 
-def _addmm(printer: Printer, value: Value, factors: tuple[str, str], alpha: list[str]) -> Value:
+def _addmm(printer: Printer, value: Value, factors: Factors, alpha: Code | None) -> Value:
     """What is ours with a product added; of more dimensions than a matrix has, the leading ones as one."""
     if len(value.dims) == 2:
-        return replace(value.method(f".addmm_({', '.join([*factors, *alpha])})"), owned=True)
+        return replace(value.method("addmm_", *factors, alpha=alpha), owned=True)
     *leading, _ = value.dims
-    rows = f".flatten(0, {len(leading) - 1})"
-    arguments = ", ".join([f"{factors[0]}{rows}", factors[1], *alpha])
-    back = f".unflatten(0, ({', '.join(printer.size(str(d)) for d in leading)}))"
-    start = replace(value, code=value.code.removesuffix(back))  # of several products, each is added to the same rows
-    start = start.method(rows) if start == value else start
-    return replace(start.method(f".addmm_({arguments}){back}"), owned=True)
+    rows = ("flatten", 0, len(leading) - 1)
+    left, right = factors
+    back = method(value.code, "unflatten", 0, printer.shape(tuple(leading)))
+    added = method(_before(value.code, back, rows), "addmm_", method(left, *rows), right, alpha=alpha)
+    return replace(value, code=replace(back, on=added), owned=True)
 
 
-def _addmm_apart(value: Value, factors: tuple[str, str], alpha: list[str], apart: str) -> Value:
+def _addmm_apart(value: Value, factors: Factors, alpha: Code | None, apart: Method) -> Value:
     """What is ours with a product added whose columns are several axes; of several products, they are apart once."""
-    start = replace(value, code=value.code.removesuffix(apart))
-    start = start.method(".flatten(1)") if start == value else start
-    return replace(start.method(f".addmm_({', '.join([*factors, *alpha])}){apart}"), owned=True)
+    added = method(_before(value.code, apart, ("flatten", 1)), "addmm_", *factors, alpha=alpha)
+    return replace(value, code=replace(apart, on=added), owned=True)
 
 
-def _columns(apart: str) -> int:
+def _before(code: Code, back: Method, flat: tuple[str, *tuple[int, ...]]) -> Code:
+    """The matrix that a tensor was taken apart of as `back` does it; else the tensor as one."""
+    is_apart = isinstance(code, Method) and replace(back, on=code.on) == code
+    return code.on if isinstance(code, Method) and is_apart else method(code, *flat)
+
+
+def _columns(apart: Method | None) -> int:
     """How many axes the columns of a product are: 2 of `.unflatten(-1, (u, k))`."""
-    return max(1, apart.count(","))
+    return 1 if apart is None else sum(1 for _ in apart.args[1].parts)
 
 
 def _is_by_matrix(product: Reduce, order: Dims, columns: int = 1) -> bool:
@@ -145,14 +155,8 @@ def _is_by_matrix(product: Reduce, order: Dims, columns: int = 1) -> bool:
     return {*product.axes, *order[-columns:]} in factors and len(factors) == 2
 
 
-def _factors(code: str) -> tuple[str, str] | None:
-    """The two factors of a printed product of matrices; None for `(a @ b).sum(0)`, `a @ b * c` and `a @ b @ c`."""
-    tree = ast.parse(code, mode="eval").body
-    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.MatMult) or code.count(" @ ") > 1:
+def _factors(code: Code) -> Factors | None:
+    """The two factors of a product of matrices; None for `(a @ b).sum(0)`, `a @ b * c` and `a @ b @ c`."""
+    if not isinstance(code, Infix) or code.sign != "@" or has_product(code.left) or has_product(code.right):
         return None
-    left, right = (ast.get_source_segment(code, side) or "" for side in (tree.left, tree.right))
-    return _in_brackets(tree.left, left), _in_brackets(tree.right, right)
-
-
-def _in_brackets(node: ast.expr, code: str) -> str:
-    return f"({code})" if isinstance(node, ast.BinOp | ast.UnaryOp) else code
+    return code.left, code.right

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from derive.backends.values import ATOM, PRODUCT, UNARY, Value
+from derive.backends.code import ATOM, PRODUCT, UNARY, Text, call, infix, method
+from derive.backends.values import Value
 from derive.facts.interpreter import Facts
 from derive.facts.values import PLACE
 from derive.ir.nodes.walking import walk
@@ -21,24 +22,24 @@ def number_code(node: Num) -> Value:
     """A constant as a person writes it: a decimal where one is exact and short, else a quotient."""
     value = held(node.value)
     if isinstance(value, float):
-        if math.isinf(value):
-            return Value("-math.inf" if value < 0 else "math.inf", strength=UNARY if value < 0 else ATOM, scalar=True)
-        return Value(repr(value), strength=ATOM if value >= 0 else UNARY, scalar=True)
-    negative = value < 0
+        return _number(("-math.inf" if value < 0 else "math.inf") if math.isinf(value) else repr(value))
     size = abs(value)
+    sign = "-" if value < 0 else ""
     if size.denominator == 1:
-        code, strength = str(size.numerator) if size < _LONGEST else repr(float(size)), ATOM
-    elif (decimal := as_float(size)) is not None:
-        code, strength = decimal, ATOM
-    else:
-        code, strength = " / ".join(map(as_decimal, as_quotient(size))), PRODUCT
-    return Value(f"-{code}" if negative else code, strength=min(strength, UNARY) if negative else strength, scalar=True)
+        return _number(f"{sign}{size.numerator if size < _LONGEST else float(size)!r}")
+    if (decimal := as_float(size)) is not None:
+        return _number(f"{sign}{decimal}")
+    return Value(Text(f"{sign}{' / '.join(map(as_decimal, as_quotient(size)))}", PRODUCT), scalar=True)
+
+
+def _number(text: str) -> Value:
+    return Value(Text(text, UNARY if text.startswith("-") else ATOM), scalar=True)
 
 
 def large_number(node: Node) -> Value | None:
     """A large whole number of few digits beside real numbers: `-1e9`; None for any other node."""
     code = with_exponent(node.value) if isinstance(node, Num) and isinstance(node.value, Fraction) else None
-    return None if code is None else Value(code, strength=UNARY if code.startswith("-") else ATOM, scalar=True)
+    return None if code is None else _number(code)
 
 
 WHOLE = frozenset({"add", "sub", "mul", "neg", "Mod", "maximum", "minimum", "absolute"})
@@ -74,21 +75,20 @@ def is_given(node: Node) -> bool:
 
 def scalar_call(node: Call, args: list[Value]) -> Value:
     """The same function of Python's numbers, also where tensors would be infinite or not a number."""
-    fn, inner = node.fn, ", ".join(a.code for a in args)
+    fn = node.fn
     if not args:
-        return Value(f"math.{fn}", scalar=True)
+        return Value(Text(f"math.{fn}"), scalar=True)
     if fn == "Mod":
-        return Value(f"{args[0].inside(PRODUCT)} % {args[1].inside(PRODUCT + 1)}", strength=PRODUCT, scalar=True)
+        return Value(infix("%", *args), scalar=True)
     if text := row(fn).number:
-        return Value(text.format(**{name: a.code for name, a in zip("xy", args, strict=False)}), scalar=True)
+        return Value(Text(text.format(**{name: a.code for name, a in zip("xy", args, strict=False)})), scalar=True)
     known = is_never_refused(node)
     if fn == "rsqrt":
-        root = f"math.sqrt({inner})" if known else f'of_numbers("sqrt", {inner})'
-        if known and not is_given(node):
-            return Value(f"1 / {root}", strength=PRODUCT, scalar=True)
-        return Value(f"ratio_of(1, {root})", scalar=True)
+        root = call("math.sqrt", *args) if known else call("of_numbers", '"sqrt"', *args)
+        return Value(infix("/", 1, root) if known and not is_given(node) else call("ratio_of", 1, root), scalar=True)
     name = row(fn).torch_name
     if "." in name:  # not one that `of_numbers` finds
-        return Value(f"torch.{name}(torch.tensor({inner}, dtype=torch.float64)).item()", scalar=True)
+        of = call("torch.tensor", *args, dtype="torch.float64")
+        return Value(method(call(f"torch.{name}", of), "item"), scalar=True)
     exists = known and hasattr(math, name)
-    return Value(f"math.{name}({inner})" if exists else f'of_numbers("{name}", {inner})', scalar=True)
+    return Value(call(f"math.{name}", *args) if exists else call("of_numbers", f'"{name}"', *args), scalar=True)

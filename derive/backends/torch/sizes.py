@@ -9,11 +9,15 @@ from fractions import Fraction
 
 from sympy import Expr
 
-from derive.backends.values import PACK, is_pack
+from derive.backends.code import Code, call
+from derive.backends.values import PACK, Dims, Value, is_pack
 from derive.facts.lengths.length_code import size_code
 from derive.ir.nodes.walking import index_axes
 from derive.ir.program import Call, Index, Node, Num, PartOf, Place, SizeOf, Window, base
 from derive.ir.terms.axes import Rest, Size
+
+Print = Callable[[Node, Dims], Value]
+"""Prints a node, so that it broadcasts against these dimensions."""
 
 _COUNTS: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
@@ -24,7 +28,7 @@ class Sizes:
 
     of: Callable[[str], str]
     number: Callable[[Node], str]
-    device: Callable[[], str]
+    device: Callable[[], Code]
     checked: set[str]  # integer tensors whose range torch itself checks as it reads by them
     slow: Callable[[str], int]  # of the two axes of a window, the one with less is its place, the other its tap
     tight: Callable[[str, Window], bool]  # whether a window over a dimension is what gives one of its axes its length
@@ -47,8 +51,8 @@ class Sizes:
         """Whether a window of one axis takes every place of a dimension up to the last."""
         return self.after(dim, window) == 0
 
-    def arange(self, axis: str, dtype: str = "") -> str:
-        return f"torch.arange({self.of(axis)}, device={self.device()}{f', dtype={dtype}' if dtype else ''})"
+    def arange(self, axis: str, dtype: Code | None = None) -> Code:
+        return call("torch.arange", self.of(axis), device=self.device(), dtype=dtype)
 
 
 def fixed(node: Node, lengths: Mapping[str, str]) -> int | None:

@@ -7,11 +7,13 @@ is infinite, and five times as fast as a choice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Code, call, method, negative
 from derive.backends.torch.compared import comparison
 from derive.backends.torch.pointwise import cast
-from derive.backends.values import ATOM, Dims, Value, is_pack
+from derive.backends.values import Dims, Value, is_pack
 from derive.ir.nodes.arithmetic import ONE, ZERO
 from derive.ir.nodes.walking import reads
 from derive.ir.program import Assign, Call, Node, Read
@@ -36,8 +38,8 @@ def _of_a_mask(printer: Printer, node: Call, order: Dims) -> Value | None:
     mask = cast(printer.value(condition, order), printer.like)
     if mask.dims != order or not mask.owned:
         return None
-    signs = f"{mask.code}.mul_(2).sub_(1)" if first == ONE else f"{mask.code}.mul_(-2).add_(1)"
-    return _printed(printer, node, Value(signs, order), slope, "-")
+    signs = mask.method("mul_", 2).method("sub_", 1) if first == ONE else mask.method("mul_", -2).method("add_", 1)
+    return _printed(printer, node, signs, slope, negative)
 
 
 def _of_what_is_compared(printer: Printer, node: Call, order: Dims) -> Value | None:
@@ -53,7 +55,7 @@ def _of_what_is_compared(printer: Printer, node: Call, order: Dims) -> Value | N
     value = printer.value(x, order)
     if above != x or x not in factors or len(slopes) != 1 or value.dims != order or value.boolean:
         return None
-    return _printed(printer, node, value, slopes[0], "")
+    return _printed(printer, node, value, slopes[0], lambda code: code)
 
 
 def _is_slope(printer: Printer, node: Node, order: Dims) -> bool:
@@ -63,15 +65,13 @@ def _is_slope(printer: Printer, node: Node, order: Dims) -> bool:
     return not node.index or (len(order) > 1 and not any(map(is_pack, order)) and node.index[0] in order)
 
 
-def _printed(printer: Printer, node: Call, value: Value, slope: Node, sign: str) -> Value:
+def _printed(printer: Printer, node: Call, value: Value, slope: Node, signed: Callable[[Code], Code]) -> Value:
     assert isinstance(slope, Read)
-    vector = f"{sign}{printer.stored(slope.name).code}"
+    vector = signed(printer.named(slope.name))
     order, at = value.dims, value.dims.index(str(slope.index[0])) if slope.index else 1
-    before = after = ""
-    if at != 1 and at == len(order) - 1:
-        leading = ", ".join(printer.lengths(order[:-1]))
-        before, after = f".flatten(0, {at - 1})", f".unflatten(0, ({leading}))"
-    elif at != 1:
-        before = after = f".transpose({min(at, 1)}, {max(at, 1)})"
-    code = f"functional.prelu({value.inside(ATOM) if before else value.code}{before}, {vector}){after}"
-    return printer.owned(node, Value(code, order))
+    before: tuple[object, ...] = ("transpose", min(at, 1), max(at, 1))
+    after = before
+    if 1 < at == len(order) - 1:
+        before, after = ("flatten", 0, at - 1), ("unflatten", 0, printer.shape(order[:-1]))
+    made = Value(call("functional.prelu", value if at == 1 else method(value, *before), vector), order)  # type: ignore[arg-type]
+    return printer.owned(node, made if at == 1 else made.method(*after))  # type: ignore[arg-type]

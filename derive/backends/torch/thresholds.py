@@ -24,8 +24,8 @@ from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.walking import by_axes_once, reads, rebuilt, uses
 from derive.ir.program import Assign, Call, Node, Program, Read, Scatter, Statement
+from derive.schedule.compared import clamped
 from derive.schedule.share import share
-from derive.schedule.steps import clamped
 
 
 def without_choices(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
 from types import MappingProxyType
 
 from sympy import Add, Basic, Expr, Integer, Min, Mul, S, expand, floor
@@ -152,14 +153,15 @@ def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...], sa
             if operand.ranges_over in rules:
                 raise _said_twice(operand, operand.ranges_over, rules[operand.ranges_over].given)
             rules[operand.ranges_over] = SizeRule(operand.ranges_over, given=operand.name)
-    for axis, formula in said.items():
+    needs = {axis: [a for a in said if Size(a) in formula.atoms(Size)] for axis, formula in said.items()}
+    for axis in TopologicalSorter(needs).static_order():  # each after those that it is said by
         if axis in rules:
             raise DeriveError(
                 f"the length of axis {axis} is the argument {rules[axis].given}, and said in the body",
                 fix="leave one of them out",
             )
         if not any(axis in o.axes for o in operands):  # else it must be what is said: `requirements`
-            rules[axis] = SizeRule(axis, formula=formula, said=True)
+            rules[axis] = SizeRule(axis, formula=said[axis], said=True)
     for operand in operands:
         for position, axis in enumerate(operand.axes):
             rules.setdefault(axis, SizeRule(axis, operand.name, position))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from derive.ir.nodes.arithmetic import multiplied, signed_terms
+from derive.ir.nodes.arithmetic import ONE, multiplied, signed_terms, whole_power
 from derive.ir.nodes.walking import node_axes, reads
 from derive.ir.program import Call, Node, Reduce
 
@@ -102,3 +102,21 @@ def numbers_apart(factors: Iterable[Node]) -> tuple[list[Node], list[Node]]:
     """The factors that are numbers, and those that are tensors."""
     factors = list(factors)
     return [f for f in factors if not is_tensor(f)], [f for f in factors if is_tensor(f)]
+
+
+def powers(factors: Iterable[Node]) -> dict[Node, int]:
+    """What is multiplied by some factors, each with how often."""
+    found: dict[Node, int] = {}
+    for root, times in map(whole_power, factors):
+        found[root] = found.get(root, 0) + times
+    return found
+
+
+def divided_factors(up: list[Node], down: list[Node]) -> Node:
+    """The product, each divisor below the smallest factor that has all its axes."""
+    factors = [f for f in up if f != ONE]
+    for divisor in down:
+        whole = (k for k, f in enumerate(factors) if set(node_axes(divisor)) <= set(node_axes(f)))
+        k = min(whole, key=lambda k: len(node_axes(factors[k])), default=len(factors))
+        factors[k:] = [Call("div", (factors[k] if k < len(factors) else ONE, divisor)), *factors[k + 1 :]]
+    return multiplied(factors or [ONE])

@@ -7,7 +7,7 @@ It cancels, so that no gradient goes through it. Sums along an axis are those of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
@@ -19,9 +19,9 @@ from derive.ir.terms.elements import At
 from derive.ir.terms.functions import capped, log1p, logaddexp, softplus
 from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.names import free_name
-from derive.rules.splitting import axes_of_part, own_equation
-from derive.rules.stability.exponentials import exponent_of, has_gradient, is_left_out, may_be_large, weights
-from derive.rules.stability.largest_off import LEAST, without_unread
+from derive.rules.splitting import axes_of_part, own_equation, without_unread
+from derive.rules.stability.exponentials import Shifted, exponent_of, has_gradient, is_left_out, may_be_large, weights
+from derive.rules.stability.largest_off import LEAST
 
 
 def with_few_exponentials(op: Op) -> Op:
@@ -48,8 +48,6 @@ def with_few_exponentials(op: Op) -> Op:
 
 _Terms = Mapping[Expr, Expr]
 """By exponent, 0 of a number, what is before each exponential of a sum."""
-_Power = tuple[_Terms, Expr]
-"""What a sum adds up, and the power of it that is read."""
 
 
 def _terms(total: Expr) -> _Terms | None:
@@ -85,32 +83,48 @@ class _Found:
 
     def take(self, e: Equation) -> None:
         """Add an equation, with the largest exponents that it reads before it."""
-        body = e.body.replace(lambda f: isinstance(f, log | log1p), partial(self._within, e, self._logarithm))
-        body = body.replace(lambda f: isinstance(f, Mul), partial(self._within, e, self._share))
+        body = e.body.replace(lambda f: isinstance(f, log | log1p), partial(self._within, e))
+        body = body.replace(lambda f: isinstance(f, Mul), partial(self._within, e))
         self.equations.append(e if body == e.body else replace(e, body=body))
         full = inline(e.body, self.named)
         known = exponent_of(full) is not None or _terms(full) is not None
         if known and e.kind is None and e.is_plain and not e.first and e.name not in self.wanted:
             self.named[e.name] = replace(e, body=full)
 
-    def _within(self, e: Equation, change: Callable[[Equation, Expr], Expr], f: Expr) -> Expr:
-        """A part of an equation as it is changed in full; as it stands where it is not."""
-        full = inline(f, self.named)
-        changed = change(e, full)
-        if changed == full:
-            return f
-        self.sums |= {at.name for at in f.atoms(At) if at.name in self.named and _terms(self.named[at.name].body)}
-        return changed
+    def _within(self, e: Equation, f: Expr) -> Expr:
+        """A logarithm or a product without the largest exponents of its sums; as it stands where they do not cancel."""
+        sums: dict[Expr, _Terms] = {}
+        made: dict[Expr, Equation] = {}
+        largest: set[str] = set()
 
-    def _of_sum(self, f: Expr) -> _Power | None:
-        """Of a power of such a sum, what it adds up and the exponent, where an exponential may be too large."""
-        base, power = f.as_base_exp()
-        terms = _terms(base) if isinstance(base, Add) and power.is_number else None
-        large = terms and not self._is_less_extremum(terms) and any(may_be_large(u, self.op) for u in terms)
-        if not terms or not large or frozenset(terms) in self.left:
+        def taken(total: Expr) -> tuple[Expr, Expr] | None:
+            terms = self._of_sum(total)
+            if terms is None:
+                return None
+            sums[total] = terms
+            if not isinstance(f, Mul) and (own := _of_two(terms)) is not None:
+                return S.One, own
+            m = self._largest(e, terms, made, of_log=not isinstance(f, Mul))
+            largest.add(m.name)
+            return self._without(terms, m), m
+
+        full = inline(f, self.named)
+        full = log(1 + full.args[0]) if isinstance(full, log1p) else full
+        value = Shifted(taken, largest).put(full)
+        if value is None or not sums:
+            return f
+        self.largest |= {of: m.left for of, m in made.items()}
+        self.equations += made.values()
+        self.changed |= {frozenset(terms) for terms in sums.values()}
+        self.sums |= {at.name for at in f.atoms(At) if at.name in self.named and _terms(self.named[at.name].body)}
+        return value
+
+    def _of_sum(self, total: Expr) -> _Terms | None:
+        """What such a sum adds up, where an exponential may be too large."""
+        terms = _terms(total) if isinstance(total, Add) else None
+        if terms is None or frozenset(terms) in self.left or self._is_less_extremum(terms):
             return None
-        self.changed.add(frozenset(terms))
-        return terms, power
+        return terms if any(may_be_large(u, self.op) for u in terms) else None
 
     def _is_less_extremum(self, terms: _Terms) -> bool:
         """Whether something is taken off each exponent that is the larger or the smaller of two values."""
@@ -118,59 +132,24 @@ class _Found:
         names = {e.name for e in self.equations if isinstance(e.body, maximum | minimum)}
         return any(not isinstance(m, At) or m.name in names for m in set.intersection(*inside))
 
-    def _logarithm(self, e: Equation, f: Expr) -> Expr:
-        """The logarithm of a product with such sums: what is taken off each is added. In full it may be a number."""
-        if not isinstance(f, log | log1p):
-            return f
-        value = f.args[0] + 1 if isinstance(f, log1p) else f.args[0]
-        sums = {g: found for g in Mul.make_args(value) if (found := self._of_sum(g)) is not None}
-        if not sums:
-            return f
-        off, rest = S.Zero, S.One
-        for g in Mul.make_args(value):
-            if isinstance(g, exp):
-                off += g.args[0]
-            elif g not in sums:
-                rest *= g
-            elif (own := _of_two(sums[g][0])) is not None:
-                off += sums[g][1] * own
-            else:
-                m = self._largest(e, sums[g][0], of_log=True)
-                off += sums[g][1] * m
-                rest *= self._without(sums[g], m)
-        return off + log(rest)
-
-    def _share(self, e: Equation, f: Expr) -> Expr:
-        """A product of exponentials and powers of such sums, below it, as what is left without the largest of each."""
-        above = [g for g in f.args if isinstance(g, exp)]
-        sums = {g: found for g in f.args if (found := self._of_sum(g)) is not None and found[1].is_negative}
-        sums = {g: found for g, found in sums.items() if any(_is_share(a, *found) for a in above)}
-        if not sums:
-            return f
-        off, rest = Add(*(g.args[0] for g in above)), Mul(*(g for g in f.args if g not in above and g not in sums))
-        for found in sums.values():
-            m = self._largest(e, found[0])
-            off += found[1] * m
-            rest *= self._without(found, m)
-        return rest * exp(off)
-
-    def _largest(self, e: Equation, terms: _Terms, of_log: bool = False) -> At:
+    def _largest(self, e: Equation, terms: _Terms, made: dict[Expr, Equation], of_log: bool) -> At:
         """The largest exponent of what a sum does not leave out; of a logarithm a number also where all are -oo."""
         exponents = (_kept(u, terms[u]) for u in sorted(terms, key=lambda u: u.is_number))
-        value = reduce(maximum, (*exponents, S(LEAST)) if of_log and not _has_number(terms) else exponents)
-        if value not in self.largest:
-            name = free_name(f"{e.name}_largest", self.op.names | {m.name for m in self.largest.values()})
-            made = own_equation(name, axes_of_part(value, e), value, set(self.op.names))
-            self.equations.append(replace(made, free=True, given=True))
-            self.largest[value] = made.left
-        return self.largest[value]
+        has_number = any(u.is_number for u in terms)
+        value = reduce(maximum, (*exponents, S(LEAST)) if of_log and not has_number else exponents)
+        if value in self.largest:
+            return self.largest[value]
+        if value not in made:
+            taken = self.op.names | {m.name for m in self.largest.values()} | {m.name for m in made.values()}
+            name = free_name(f"{e.name}_largest", taken)
+            own = own_equation(name, axes_of_part(value, e), value, set(self.op.names))
+            made[value] = replace(own, free=True, given=True)
+        return made[value].left
 
-    def _without(self, found: _Power, m: At) -> Expr:
-        """A power of a sum of exponentials with this taken off each exponent, which is below 0 then if it is kept."""
-        terms, power = found
+    def _without(self, terms: _Terms, m: At) -> Expr:
+        """A sum of exponentials with this taken off each exponent, which is below 0 then if it is kept."""
         learned = {u for u, weight in terms.items() if _may_leave_out(weight) and has_gradient(weight, self.op)}
-        off = (weight * exp(capped(u - m) if u in learned else _kept(u, weight) - m) for u, weight in terms.items())
-        return Add(*off) ** power
+        return Add(*(w * exp(capped(u - m) if u in learned else _kept(u, w) - m) for u, w in terms.items()))
 
 
 def _may_leave_out(weight: Expr) -> bool:
@@ -180,16 +159,6 @@ def _may_leave_out(weight: Expr) -> bool:
 def _kept(exponent: Expr, weight: Expr) -> Expr:
     """The exponent of what is weighed, but for what a weight of 0 leaves out."""
     return Where(unlike(weight, S.Zero), exponent, -S.Infinity) if _may_leave_out(weight) else exponent
-
-
-def _has_number(terms: _Terms) -> bool:
-    return any(u.is_number for u in terms)
-
-
-def _is_share(above: exp, terms: _Terms, power: Expr) -> bool:
-    """Whether an exponential, or as high a power of it as is below, is a term of a sum."""
-    exponent = above.args[0]
-    return exponent in terms or exponent / -power in terms
 
 
 def _of_two(terms: _Terms) -> Expr | None:

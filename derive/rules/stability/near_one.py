@@ -12,9 +12,10 @@ from dataclasses import replace
 from sympy import Add, Mul, S, exp, preorder_traversal
 
 from derive.ir.equations import Equation, Op
+from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At
 from derive.rules.expressions import as_it_is, rewritten
-from derive.rules.stability.largest_off import without_unread
+from derive.rules.splitting import without_unread
 from derive.rules.tables.stability import NEAR_ONE
 
 
@@ -30,7 +31,7 @@ def with_digits_near_one(op: Op) -> Op:
         out.append(e if body == e.body else replace(e, body=body))
         once = read.count(e.name) == 1 and e.name not in op.outputs
         plain = e.kind is None and e.is_plain and not e.first
-        if plain and ((once and isinstance(e.body, exp)) or _is_near_one(e, once)):
+        if plain and ((once and isinstance(e.body, exp | Where)) or _is_near_one(e, once)):
             names[e.name] = out[-1]
     changed = replace(op, equations=tuple(out))
     return op if changed == op else without_unread(changed, op)

@@ -16,6 +16,12 @@ RELU = (
 
 Of what an author writes (`rules/order.py`)."""
 
+PLACE_SIGNS = (
+    Row("place sign", "u*where(k, 1, -1) => where(k, u, -u)", when="places(k, u)"),
+    Row("place sign", "u*where(k, -1, 1) => where(k, -u, u)", when="places(k, u)"),
+)
+"""What turns a diagonal round, of what an author writes (`rules/place_signs.py`); a table of signs is not made."""
+
 GUARDS = (
     Row("guard", "where(k, u, v)*where(k, m, n) => where(k, m*u, n*v)", when="number(m) and number(n)"),
 )

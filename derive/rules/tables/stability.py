@@ -54,9 +54,30 @@ SOFTPLUS = (
 STABLE = (*SIGMOIDS, *LOG_COSINES, *SOFTPLUS)
 """Of what an author writes, before the chain rule (`rules/stability/stable.py`)."""
 
+COUNTERBALANCED = (
+    Row(
+        "density", "exp(u)*(1 + exp(v))**q => exp(u + q*softplus(v))",
+        when="whole(q) and negative(q) and grows(u, v)", stability=True,
+    ),
+    Row(
+        "density", "exp(u)*sigmoid(v)**(-q) => exp(u + q*softplus(-v))",
+        when="whole(q) and negative(q) and grows(u, -v)",
+    ),
+)  # fmt: skip
+"""Under a sum, whose largest exponent is taken off: `exp(u + z)/(1 + exp(z))**2` is how SymPy writes a logistic density
+whose logarithm is given. Where `z` is large, what is above and what is below overflow. Of what an author writes
+(`rules/order.py`).
+"""
+
 NEAR_ONE = (
     Row("expm1", "c*exp(u) - c => c*expm1(u)", when="number(c)", stability=True),
     Row("expm1", "c*expm1(u) + c => c*exp(u)", when="number(c)", stability=True),
     Row("log1p", "log(1 + u) => log1p(u)", when="varies(u)", stability=True),
+    Row("choice", "c*where(k, u, exp(v) - 1) + c => c*where(k, u + 1, exp(v))", when="number(c)", stability=True),
+    Row("choice", "c*where(k, exp(v) - 1, u) + c => c*where(k, exp(v), u + 1)", when="number(c)", stability=True),
+    Row("choice", "c*where(k, u, expm1(v)) + c => c*where(k, u + 1, exp(v))", when="number(c)", stability=True),
+    Row("choice", "c*where(k, expm1(v), u) + c => c*where(k, exp(v), u + 1)", when="number(c)", stability=True),
 )
-"""What is close to 1 and loses its digits beside it, of what an author writes (`rules/stability/near_one.py`)."""
+"""What is close to 1 and loses its digits beside it, of what an author writes (`rules/stability/near_one.py`); also in
+one branch of a choice: `elu(q) + 1` is the feature map of linear attention (Katharopoulos et al., 2020).
+"""

@@ -12,15 +12,11 @@ from derive.collapse import (
     chain,
     drawn_out,
     inversions,
-    known_gathers,
-    known_products,
-    known_sums,
     openings,
     raised,
     reassociate,
     relations,
     sides_taken,
-    sums_of_multiples,
     supports,
     symmetries,
 )
@@ -32,7 +28,9 @@ from derive.collapse.autograd.saved import (
     total_bytes,
 )
 from derive.collapse.chain import Step
+from derive.collapse.known import by_products, cancelled, use_gathers
 from derive.collapse.relations import Relation
+from derive.collapse.sums_of_multiples import sums_of_multiples
 from derive.collapse.typeset import (
     Adjoints,
     Printer,
@@ -65,15 +63,15 @@ _LAWS = {
     "eliminate": inversions,
     "relation": relations,
     "power": raised,
-    "gather": known_gathers,
-    "known": known_sums,
+    "gather": use_gathers,
+    "known": cancelled,
     "side": sides_taken,
     "support": supports,
     "symmetry": symmetries,
     "reassociate": reassociate,
     "carried": carried,
     "multiple": sums_of_multiples,
-    "product": known_products,
+    "product": by_products,
     "open": openings,
 }
 
@@ -255,7 +253,7 @@ def _step(step: Step, known: Mapping[str, Because], names: Adjoints) -> ShownSte
 
 
 def law_says(law: str) -> str:
-    """The rows of a law, or the first paragraph of its module; empty for one that is not known here."""
+    """The rows of a law, or the first paragraph of what applies it; empty for one that is not known here."""
     rows = dict.fromkeys(row.law.replace("=>", "=") for table in GRADIENTS for row in table if row.name == law)
     if rows:
         return "; ".join(rows)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from derive import amax, axes, exp, index, log, mean, op, sum, tensor
+from derive.backends.code import Name
 from derive.backends.values import Dims, Value, squeeze, unsqueeze
 from derive.verify.verify import verify
 from tests.derive.live import assert_derived, module
@@ -25,8 +26,8 @@ b, d, e, i, j, r = axes("b d e i j r")
     ],
 )
 def test_taken_away_and_inserted_again(dims: Dims, need: Dims, code: str) -> None:
-    found = unsqueeze(squeeze(Value("x", dims)), need)
-    assert (found.code, found.dims) == (code, need)
+    found = unsqueeze(squeeze(Value(Name("x"), dims)), need)
+    assert (str(found.code), found.dims) == (code, need)
 
 
 @op

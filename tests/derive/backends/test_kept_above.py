@@ -43,3 +43,19 @@ def test_beside_other_factors() -> None:
     wanted = x.relu()
     assert_alike((y * 2).sum() + (h**2).sum(), (wanted @ w * 2).sum() + (wanted**2).sum(), (x, w))
     assert "torch.ops.aten.threshold_backward(" in code_of(rectified_product.op)
+
+
+@op
+def rectified_and_moved(f, x: tensor[n, c], b: tensor[c]):
+    f.y[n, c] = relu(x[n, c]) + b[c]
+    return f.y
+
+
+def test_where_the_rectifier_is_not_kept() -> None:
+    """The step `sign(relu(x))` keeps what is above 0, as a choice does."""
+    x = torch.tensor([[-1.0, 0.0, 2.0, float("nan")]], requires_grad=True)
+    dy = torch.tensor([[float("inf"), float("-inf"), 3.0, 5.0]])
+    y = module(rectified_and_moved.op).rectified_and_moved(x, torch.zeros(4))
+    (wanted,) = torch.autograd.grad(x.relu(), x, dy)
+    assert torch.equal(torch.autograd.grad(y, x, dy)[0], wanted)
+    assert "torch.ops.aten.threshold_backward(dy, x, 0)" in code_of(rectified_and_moved.op)

@@ -17,11 +17,11 @@ PRODUCT = Fraction("0.7978845608028654") * Fraction("0.044715")
 
 def test_a_product_of_decimals_is_a_decimal() -> None:
     """The very float that the quotient of both whole numbers is; short quotients stay as they are."""
-    assert number_code(Num(PRODUCT)).code == "0.035677408136300125"
-    assert number_code(Num(-PRODUCT)).code == "-0.035677408136300125"
+    assert str(number_code(Num(PRODUCT)).code) == "0.035677408136300125"
+    assert str(number_code(Num(-PRODUCT)).code) == "-0.035677408136300125"
     assert number(Num(PRODUCT)).code == "0.035677408136300125"
     assert PRODUCT.numerator / PRODUCT.denominator == 0.035677408136300125
-    assert number_code(Num(Fraction(2, 3))).code == "2 / 3"
+    assert str(number_code(Num(Fraction(2, 3))).code) == "2 / 3"
 
 
 @op
@@ -45,7 +45,7 @@ def test_places_of_axes_of_fixed_lengths_are_numbers() -> None:
 
 def test_a_product_of_numbers_that_no_float_holds_is_infinite_or_0() -> None:
     """As the products of both numbers are, one after the other; a spec may write neither at once."""
-    assert number_code(Num(Fraction(10) ** 400)).code == "math.inf"
-    assert number_code(Num(-(Fraction(10) ** 400))).code == "-math.inf"
+    assert str(number_code(Num(Fraction(10) ** 400)).code) == "math.inf"
+    assert str(number_code(Num(-(Fraction(10) ** 400))).code) == "-math.inf"
     assert number(Num(Fraction(10) ** 400)).code == "INFINITY"
-    assert float(number_code(Num(Fraction(10) ** -400)).code) == 0 == float(number(Num(Fraction(10) ** -400)).code)
+    assert float(str(number_code(Num(Fraction(10) ** -400)).code)) == 0 == float(number(Num(Fraction(10) ** -400)).code)

@@ -3,7 +3,7 @@
 import pytest
 from torch import Tensor
 
-from derive import axes, exp, op, sum, tanh, tensor
+from derive import axes, exp, mean, op, sum, tanh, tensor
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived
 
@@ -63,9 +63,35 @@ def test_values_and_gradients(length: int) -> None:
 
 def test_nothing_loops() -> None:
     for made, line in (
-        (softly, "dx[:, :, : 2 * u, : 2 * v] = da.flatten(4, 5).flatten(2, 3)"),
-        (from_the_second, "[:, 1 : 1 + 3 * u] = da.flatten(1, 2)"),
+        (softly, "dx[:, :, : 2 * u, : 2 * v].unflatten(2, (u, 2)).unflatten(4, (v, 2)).copy_(da)"),
+        (from_the_second, "[:, 1 : 1 + 3 * u].unflatten(1, (u, 3)).copy_(da)"),
     ):
         code = code_of(made.op)
         assert line in code and "for at_" not in code, code
-    assert "da.flatten(" not in code_of(overlapping.op) and "da.flatten(" not in code_of(apart.op)
+    assert "copy_(da" not in code_of(overlapping.op) and "copy_(da" not in code_of(apart.op)
+
+
+@op
+def averaged(f, x: tensor[n, h, w]):
+    """Windows from the second row on, which lie side by side; what is left over at the ends has no gradient."""
+    f.y[n, u, v] = mean(x[n, 3 * u + three + 1, 2 * v + two], over=(three, two))
+    return f.y
+
+
+@op
+def averaged_by_channel(f, x: tensor[n, t, c], g: tensor[c]):
+    f.y[n, u, c] = g[c] * mean(x[n, 3 * u + three, c], over=three)
+    return f.y
+
+
+@pytest.mark.parametrize("length", [4, 7, 9, 11])
+def test_what_is_the_same_all_over_a_window_is_repeated(length: int) -> None:
+    def plain(x: Tensor) -> Tensor:
+        return x[:, 1:].unfold(1, 3, 3).unfold(2, 2, 2).mean((3, 4))
+
+    assert_derived(averaged.op, plain, {"x": (2, length, length)})
+    assert_derived(
+        averaged_by_channel.op, lambda x, g: g * x.unfold(1, 3, 3).mean(3), {"x": (2, length, 3), "g": (3,)}
+    )
+    assert "repeat_interleave(2, 3)" in code_of(averaged.op)
+    assert not any("for at_" in code_of(made.op) for made in (averaged, averaged_by_channel))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from derive.collapse.inner_sums import name_inner_sums
 from derive.notation import axes, index, log, mean, op, sum, tensor, where
+from derive.rules.naming.factored_sums import name_inner_sums
 from tests.derive.against_loops import code_of
 from tests.derive.evaluate import forward, inputs
 from tests.derive.live import assert_derived

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from mpmath import mp
-from sympy import Integer, cos, sin, symbols
+from sympy import Eq, Integer, cos, sin, symbols
 
 from derive.ir.algebra import normal
 from derive.ir.program import Call, Node, Num, Read
@@ -34,7 +34,8 @@ SPECIAL = {"q": (-1.0, -2.0, -0.5, -3.0), "k": (0.0, 1.0)}  # an exponent, a con
 FACTS = {
     "negative": lambda x: x < 0, "positive": lambda x: x > 0, "nonzero": lambda x: x != 0, "number": lambda x: True,
     "whole": lambda x: x == round(x), "unsigned": lambda x: True,
-    "varies": lambda x: True, "constant": lambda x: True, "real": lambda x: True,
+    "varies": lambda x: True, "constant": lambda x: True, "real": lambda x: True, "grows": lambda x, y: True,
+    "places": lambda k, u: True,
 }  # fmt: skip
 EXACT = {  # in mpmath, as functions are defined
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
@@ -139,6 +140,10 @@ def test_the_engine_applies_it(row: Row) -> None:
     asked = [n for n in row.variables if f"number({n})" in row.when or (n == "v" and "constant(v)" in row.when)]
     names = {n: At(Tensor(n), Axis("i")) for n in row.variables} | {"q": Integer(-2)}
     names |= {n: Integer(2 + k) for k, n in enumerate(asked)}
+    if "places" in row.when:
+        names |= {"k": Eq(Axis("i"), Axis("j")), "u": At(Tensor("u"), Axis("i"), Axis("j"))}
+    if "grows" in row.when:
+        names["u"] += 3 * names["v"] * (-1 if "-v" in row.when else 1)
     left, right = (expression(side, names) for side in row.sides)
     made = [move.value for move in rewritings(left, (row,), tidy=normal)]
     assert normal(right) in made, made

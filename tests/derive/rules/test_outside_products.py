@@ -6,7 +6,7 @@ from torch import Tensor
 from derive import axes, exp, op, sum, tensor, where
 from derive.emit import render
 from derive.pipeline import derivation_of
-from derive.rules.naming.outside_products import with_factors_outside
+from derive.rules.naming.factored_sums import with_factors_outside
 from tests.derive.live import assert_derived
 
 b, d, e, k, n, s, t = axes("b d e k n s t")

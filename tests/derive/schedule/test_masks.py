@@ -31,8 +31,7 @@ from derive.emit import render
 from derive.ir.program import Call, Num, Read
 from derive.output.live import build
 from derive.pipeline import derivation_of
-from derive.schedule.sides import on_each_side
-from derive.schedule.steps import clamped
+from derive.schedule.compared import clamped, on_each_side
 from derive.verify.verify import verify, verify_kernels
 from tests.derive.live import chooses, module
 

@@ -6,7 +6,7 @@ import pytest
 
 from derive import axes, length, op, scalar, sum, tensor
 from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce, Scal
-from derive.schedule.numbers_on import numbers_on
+from derive.schedule.numbers import numbers_on
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived
 

@@ -9,7 +9,7 @@ import pytest
 from derive import axes, op, sum, tensor
 from derive.ir.nodes.soundness import check
 from derive.ir.program import Assign, Call, Node, Num, Program, Read, Scatter, Window
-from derive.schedule.opposites import opposites
+from derive.schedule.numbers import opposites
 from derive.verify.verify import Verification, verify, verify_kernels
 from tests.derive.live import assert_derived, module
 

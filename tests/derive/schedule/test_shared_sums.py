@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from derive import axes, exp, length, mean, op, rsqrt, sum, tensor
-from derive.contract.distributing import distributed
+from derive.contract.distributivity import distributed
 from derive.contract.shared_sums import shared_sums
 from derive.facts.lengths.nominal import Nominal
 from derive.ir.equations import Op

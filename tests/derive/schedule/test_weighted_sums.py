@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from derive import axes, mean, op, relu, rsqrt, scalar, sum, tanh, tensor
-from derive.contract.weighted_sums import weighted_sums
+from derive.contract.shared_sums import weighted_sums
 from derive.facts.lengths.nominal import nominal
 from derive.ir.program import Assign
 from derive.pipeline import derive_op

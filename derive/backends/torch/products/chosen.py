@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Code, call
 from derive.backends.values import Value, is_pack, permute
-from derive.contract.divided_factors import as_product
 from derive.ir.nodes.arithmetic import multiplied
-from derive.ir.nodes.products import fraction, product_factors
+from derive.ir.nodes.products import divided_factors, fraction, product_factors
 from derive.ir.nodes.walking import by_axes_once, node_axes
 from derive.ir.program import Call, Node, Read, Reduce, Scatter
 
@@ -66,18 +66,19 @@ def chosen_product(printer: Printer, node: Reduce) -> Value | None:
     own = node_axes(found.which)
     rows = _rows(printer, found.rows, (*own, found.summed))
     places = tuple("" if isinstance(i, Read) else str(i) for i in found.matrices.index)
-    stored = permute(Value(printer.stored(found.matrices.name).code, places), ("", found.summed, found.free))
+    stored = permute(Value(printer.named(found.matrices.name), places), ("", found.summed, found.free))
     matrices = printer.as_real(found.matrices, stored)
     which = printer.value(found.which, own)
-    made = Value(f"rows_by_matrices({rows}, {matrices.code}, {which.code})", (*own, found.free))
+    made = Value(call("rows_by_matrices", rows, matrices, which), (*own, found.free))
     also = [a for a in own if a in node.axes]
     if not also:
         return made
     at = ", ".join(str(own.index(a)) for a in also)
-    return made.method(f".sum({at if len(also) == 1 else f'({at})'})", tuple(d for d in made.dims if d not in also))
+    where = at if len(also) == 1 else f"({at})"
+    return made.method("sum", where, dims=tuple(d for d in made.dims if d not in also))
 
 
-def outer_products_added(printer: Printer, s: Scatter) -> str | None:
+def outer_products_added(printer: Printer, s: Scatter) -> Code | None:
     """What a scatter adds up, as one call, where that is a column times a row at each place of its index; else None."""
     slots = [i for i in s.slots if isinstance(i, Read)]
     plain = [i for i in s.slots if isinstance(i, str)]
@@ -90,7 +91,7 @@ def outer_products_added(printer: Printer, s: Scatter) -> str | None:
         return None
     left, right = (_rows(printer, side, (*own, axis)) for side, axis in zip(sides, plain, strict=True))
     at = next(k for k, i in enumerate(s.slots) if i is slots[0])
-    made = f"sums_of_outer({left}, {right}, {printer.value(slots[0], own).code}, {printer.size(s.axes[at])})"
+    made = call("sums_of_outer", left, right, printer.value(slots[0], own), printer.size(s.axes[at]))
     return permute(Value(made, ("", *plain)), tuple("" if k == at else str(i) for k, i in enumerate(s.slots))).code
 
 
@@ -102,10 +103,10 @@ def _sides(value: Node, first: str, second: str) -> tuple[Node, Node] | None:
     left, under = ([f for f in part if second not in node_axes(f)] for part in (up, below))
     if any(first in node_axes(f) for f in (*right, *over)) or not any(first in node_axes(f) for f in left) or not right:
         return None
-    column = as_product(left, under)
-    return (Call("neg", (column,)) if sign else column), as_product(right, over)
+    column = divided_factors(left, under)
+    return (Call("neg", (column,)) if sign else column), divided_factors(right, over)
 
 
-def _rows(printer: Printer, node: Node, dims: tuple[str, ...]) -> str:
+def _rows(printer: Printer, node: Node, dims: tuple[str, ...]) -> Value:
     """Rows, with a dimension of length 1 for an axis of the index that they have not."""
-    return printer.as_real(node, printer.value(node, dims)).code
+    return printer.as_real(node, printer.value(node, dims))

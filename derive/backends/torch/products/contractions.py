@@ -5,13 +5,20 @@ from __future__ import annotations
 import string
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from derive.backends.torch.products.by_vectors import Known, is_by_one_each, times_vector
+from derive.backends.code import Code, Field, below, call, infix
+from derive.backends.torch.products.by_vectors import is_by_one_each, times_vector
 from derive.backends.torch.products.flattened import Size, flattened, from_the_left, lying
-from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, squeeze
+from derive.backends.values import Dims, Value, is_pack, permute, product, squeeze
 from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.walking import node_axes
 from derive.ir.program import Call, Node, Reduce
+
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
+Print = Callable[[Node, Dims], Value]
 
 
 @dataclass(frozen=True)
@@ -36,22 +43,15 @@ def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
     )
 
 
-def contraction(
-    node: Reduce,
-    order: Dims,
-    printed: Callable[[Node, Dims], Value],
-    as_real: Callable[[Node, Value], Value],
-    size: Size,
-    known: Known,
-) -> Value:
+def contraction(printer: Printer, node: Reduce, order: Dims) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
-    factors = _grouped(product_factors(node.body))
+    factors, size = _grouped(product_factors(node.body)), printer.size
 
     def value(n: Node, wanted: Dims) -> Value:
-        v = printed(n, wanted)
-        return as_real(n, replace(squeeze(v), boolean=v.boolean, weak=v.weak))
+        v = printer.value(n, wanted)
+        return printer.as_real(n, replace(squeeze(v), boolean=v.boolean, weak=v.weak))
 
-    by_vector = times_vector(node, value, lambda n, wanted: as_real(n, printed(n, wanted)), size, known)
+    by_vector = times_vector(printer, node, value)
     if by_vector is not None:
         return by_vector
     if is_by_one_each(node):
@@ -65,8 +65,8 @@ def contraction(
         factors = [a, b]
         whole = [lying(f, value) for f in factors]
         if (whole[0] is None) != (whole[1] is None):
-            made = [_beside(f, other, node.axes, value) for f, other in zip(factors, whole[::-1], strict=True)]
-            whole = [w or m for w, m in zip(whole, made, strict=True)]
+            beside = [_beside(f, other, node.axes, value) for f, other in zip(factors, whole[::-1], strict=True)]
+            whole = [w or b for w, b in zip(whole, beside, strict=True)]
         kept = tuple(d for d in order if d is not None and d not in node.axes)
         if whole[0] is not None and whole[1] is not None:
             at_once = flattened(whole[0], whole[1], node.axes, kept, size)
@@ -78,15 +78,13 @@ def contraction(
                 at_once = from_the_left(matrix, other, node.axes[0], kept, size)
                 if at_once is not None:
                     return at_once
-        product = _matmul(a, b, r, value)
-        if product is not None:
-            return product
+        made = _matmul(a, b, r, value)
+        if made is not None:
+            return made
     return _einsum(factors, node.axes, order, value, size)
 
 
-def _beside(
-    node: Node, other: Value | None, summed: tuple[str, ...], value: Callable[[Node, Dims], Value]
-) -> Value | None:
+def _beside(node: Node, other: Value | None, summed: tuple[str, ...], value: Print) -> Value | None:
     """What is computed, its axes in the order of a tensor whose rows it meets; None where it has none such."""
     own = [a for a in node_axes(node) if a not in summed]
     if other is None or not isinstance(node, Call) or len(summed) < 2 or len(own) != 1 or other.dims[0] in summed:
@@ -96,9 +94,7 @@ def _beside(
     return made if made is not None and made.dims == order and not made.boolean else None
 
 
-def _made_matrix(
-    node: Node, other: Value | None, summed: tuple[str, ...], value: Callable[[Node, Dims], Value]
-) -> Value | None:
+def _made_matrix(node: Node, other: Value | None, summed: tuple[str, ...], value: Print) -> Value | None:
     """A matrix that is computed, the summed axis first, to stand in front of a tensor as it lies; None for another.
 
     It is smaller than the tensor, whose product would have its axes in another order: `(s[:, None] * w).T @ x`.
@@ -130,7 +126,7 @@ def _grouped(factors: list[Node]) -> list[Node]:
     return out
 
 
-def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) -> Value | None:
+def _matmul(a: Node, b: Node, r: Roles, value: Print) -> Value | None:
     """`left @ right` for one summed axis and at most one free axis a side, or rows of any number of axes on the left;
     None where that does not fit.
     """
@@ -149,16 +145,21 @@ def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) ->
     right = _as(_turned(b, (*r.batch, summed, *r.right), value), (*r.batch, summed, *r.right))
     if left is None or right is None or (len(r.left) > 1 and left.dims != value(a, left.dims).dims):
         return None
-    return Value(f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", (*r.batch, *r.left, *r.right), PRODUCT)
+    return product(left, right, (*r.batch, *r.left, *r.right))
 
 
-def _turned(node: Node, dims: Dims, value: Callable[[Node, Dims], Value]) -> Value:
+def _turned(node: Node, dims: Dims, value: Print) -> Value:
     """What is computed, turned as a whole where all that it reads would be: `(r * s).T`, not `r.T * s.T`."""
     made = value(node, dims)
-    if not isinstance(node, Call) or len(dims) != 2 or made.code.count(".T") < 2:
+    if not isinstance(node, Call) or len(dims) != 2 or _turns(made.code) < 2:
         return made
     whole = value(node, dims[::-1])
-    return whole if whole.dims == dims[::-1] and ".T" not in whole.code else made
+    return whole if whole.dims == dims[::-1] and not _turns(whole.code) else made
+
+
+def _turns(code: Code) -> int:
+    """How many matrices are transposed."""
+    return sum(isinstance(c, Field) and c.name == "T" for c in below(code))
 
 
 def _as(value: Value, dims: Dims) -> Value | None:
@@ -168,9 +169,7 @@ def _as(value: Value, dims: Dims) -> Value | None:
     return permute(value, dims)
 
 
-def _einsum(
-    factors: list[Node], summed: tuple[str, ...], order: Dims, value: Callable[[Node, Dims], Value], size: Size
-) -> Value:
+def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Print, size: Size) -> Value:
     letters: dict[str, str] = {}
     pool = iter(c for c in string.ascii_letters)
 
@@ -226,19 +225,19 @@ def _two_as_one(operands: list[Value], out: Dims, letter: Callable[[str], str], 
 def _two(a: Value, b: Value, out: Dims, letter: Callable[[str], str], size: Size) -> Value:
     """Two tensors contracted to these axes: as matrices, place by place, or as `einsum` has it."""
     summed = tuple(d for d in dict.fromkeys((*a.dims, *b.dims)) if d is not None and d not in out)
-    product = flattened(a, b, summed, out, size)
-    if product is not None:
-        return product
+    made = flattened(a, b, summed, out, size)
+    if made is not None:
+        return made
     plain = not any(map(is_pack, (*a.dims, *b.dims)))
     matrices = len(a.dims) == len(b.dims) == len(out) == 2 and len(summed) == 1
     if plain and matrices and set(a.dims) & set(b.dims) == set(summed):
         first, second = (a, b) if out[0] in a.dims else (b, a)
         left, right = permute(first, (out[0], *summed)), permute(second, (*summed, out[1]))
-        return Value(f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", out, PRODUCT)
+        return product(left, right, out)
     if plain and set(a.dims) == set(b.dims) and tuple(d for d in a.dims if d in out) == out:
         places = [str(k) for k, d in enumerate(a.dims) if d in summed]
-        where = "" if not out else places[0] if len(places) == 1 else f"({', '.join(places)})"
-        product = Value(f"{a.inside(PRODUCT)} * {permute(b, a.dims).inside(PRODUCT + 1)}", a.dims, PRODUCT)
-        return product.method(f".sum({where})", out) if places else product
+        where = [] if not out else places if len(places) == 1 else [f"({', '.join(places)})"]
+        made = Value(infix("*", a, permute(b, a.dims)), a.dims)
+        return made.method("sum", *where, dims=out) if places else made
     spec = f"{', '.join(''.join(map(letter, v.dims)) for v in (a, b))} -> {''.join(map(letter, out))}"  # type: ignore[arg-type]
-    return Value(f'torch.einsum("{spec}", {a.code}, {b.code})', out)
+    return Value(call("torch.einsum", f'"{spec}"', a, b), out)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from derive.backends.code import ALL, NEW, Code, Slice, call, together
 from derive.backends.convolution_roles import Convolution, Spatial, one_signal, roles, straightened, with_repeated
 from derive.backends.torch.reads.read import read
-from derive.backends.torch.reads.slices import flipped, reached, sliced
+from derive.backends.torch.reads.slices import flipped, reached, sliced, stretch
 from derive.backends.turned import from_the_end
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze
 from derive.ir.nodes.arithmetic import multiplied, quotient
@@ -31,7 +32,7 @@ def convolved(printer: Printer, node: Reduce, bias: Node | None = None) -> Value
     if node.kind == "mean" and bias is None:
         total = convolved(printer, replace(node, kind="sum"))
         places = multiplied([SizeOf(a) for a in node.axes])
-        return None if total is None else total.method(f".div_({printer.number(places)})")
+        return None if total is None else total.method("div_", printer.number(places))
     straight, turned = straightened(node)
     if turned and isinstance(straight, Reduce):
         value = convolved(printer, straight, bias) if bias is None else None
@@ -68,7 +69,7 @@ def _rows(index: tuple[Index, ...]) -> set[str]:
     return set(axes_along(i for i in index if not isinstance(i, Window))[:1])
 
 
-def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[str]] | None:
+def scattered(printer: Printer, s: Scatter) -> tuple[Value, list[Slice | None]] | None:
     """What a scatter through windows adds, as the signal's adjoint, and the slices that it adds it to."""
     above, below = fraction(s.value)
     (numbers, tensors), (divisors, others) = numbers_apart(above), numbers_apart(below)
@@ -141,25 +142,26 @@ class _Call:
         parts = self.image_parts()
         if self.is_filter and bias is None:
             taps = self.plain(kernel, self.tap_axes)
-            return Value(f"filtered_images({self.read_plain(signal)}, {taps})", self.image_axes)
+            return Value(call("filtered_images", self.read_plain(signal), taps), self.image_axes)
         if bias is not None and (len(parts[1].axes) != 1 or node_axes(bias) != parts[1].axes):
             return None
         alone = 0 if self.c.batch else 1  # torch convolves one image without a batch as well
         parts = parts[alone:]
         x, k = self.read(signal, alone), self.kernel_in_parts(kernel)
-        added = f", {self.value(bias, parts).code}" if bias is not None else ""
-        return self.unshaped(Value(self.called("", x, f"{k}{added}")), parts)
+        added = [] if bias is None else [self.value(bias, parts)]
+        return self.unshaped(Value(self.called("", x, k, *added)), parts)
 
     def kernel(self, signal: Read, image: Node) -> Value:
         if self.is_filter:
             places = self.plain(image, self.image_axes)
-            return Value(f"correlated_images({self.read_plain(signal)}, {places}, {len(self.tap_axes)})", self.tap_axes)
+            made = call("correlated_images", self.read_plain(signal), places, len(self.tap_axes))
+            return Value(made, self.tap_axes)
         x, y = self.read(signal), self.in_parts(image, self.image_parts())
         parts = self.kernel_parts()
         size = ", ".join(p.length for p in parts)
         return self.unshaped(Value(self.called("weight", x, f"({size})", y)), parts)
 
-    def signal(self, s: Scatter, kernel: Node, image: Node) -> tuple[Value, list[str]]:
+    def signal(self, s: Scatter, kernel: Node, image: Node) -> tuple[Value, list[Slice | None]]:
         parts = self.signal_parts(s.axes, s.slots)
         one = self.is_alone and not self.printer.exact
         value = self.of_one_channel(kernel, image, parts) if one else None
@@ -170,7 +172,7 @@ class _Call:
         own = {f"@{x.slot}": s.axes[x.slot] for x in self.c.spatial}
         value = Value(value.code, tuple(own.get(str(d), d) for d in value.dims))
         cuts = {x.slot: self.cut(x, s.axes[x.slot], s.slots) for x in self.c.spatial}
-        return permute(value, s.axes), [cuts.get(k, "") for k in range(len(s.axes))]
+        return permute(value, s.axes), [cuts.get(k) for k in range(len(s.axes))]
 
     def of_one_channel(self, kernel: Node, image: Node, parts: list[_Part]) -> Value | None:
         """The signal's adjoint as a convolution of the padded image with the kernel from its other end; None for steps.
@@ -184,11 +186,11 @@ class _Call:
             return None
         ends = ", ".join(self.beyond(s) for s in reversed(c.spatial) for _end in range(2))
         if self.is_filter:
-            y = f"functional.pad({self.plain(image, self.image_axes)}, ({ends}))"
-            return Value(f"filtered_images({y}, {self.plain(turned, self.tap_axes)})", self.signal_axes)
+            y = call("functional.pad", self.plain(image, self.image_axes), f"({ends})")
+            return Value(call("filtered_images", y, self.plain(turned, self.tap_axes)), self.signal_axes)
         one = [self.part(c.inner), self.part(()), *self.taps()]
         w = self.kernel_in_parts(turned) if c.repeated else self.in_parts(turned, one)
-        y = f"functional.pad({self.in_parts(image, self.image_parts())}, ({ends}))"
+        y = call("functional.pad", self.in_parts(image, self.image_parts()), f"({ends})")
         return self.unshaped(Value(self.called("", y, w)), parts)
 
     def beyond(self, s: Spatial) -> str:
@@ -199,29 +201,28 @@ class _Call:
         last = str(int(taps) - 1) if taps.isdecimal() else f"{taps} - 1"
         return last if s.dilation == 1 else f"{s.dilation} * {bracketed(last)}"
 
-    def called(self, adjoint_of: str, *args: str) -> str:
+    def called(self, adjoint_of: str, *args: object) -> Code:
         """The call of torch; by way of a function for what has no elements where the rows may be no batch of its, or
         the caller says how many channels there are.
         """
         name = f"conv{len(self.c.spatial)}d"
         name = f"torch.nn.grad.{name}_{adjoint_of}" if adjoint_of else f"functional.{name}"
-        given = f"{', '.join(args)}{self.options()}"
         in_batch = bool(self.rows) and self.rows <= set(self.c.batch)
         channels = (*self.c.groups, *self.c.inner, *self.c.outer)
         in_batch = in_batch and not {base(a) for a in channels} & self.printer.said
-        return f"{name}({given})" if in_batch or not channels else f"convolve({name}, {given})"
+        function, *first = [name] if in_batch or not channels else ["convolve", name]
+        return call(function, *first, *args, **self.options())
 
-    def options(self) -> str:
+    def options(self) -> dict[str, str]:
         """Stride, dilation and groups, where they are not 1; one number where all dimensions have the same."""
-        out = ""
+        out = {}
         for name, numbers in (
             ("stride", [s.step for s in self.c.spatial]),
             ("dilation", [s.dilation for s in self.c.spatial]),
         ):
             if set(numbers) != {1}:
-                text = ", ".join(map(str, numbers))
-                out += f", {name}={numbers[0]}" if len(set(numbers)) == 1 else f", {name}=({text})"
-        return out + (f", groups={self.part(self.c.groups).length}" if self.c.groups else "")
+                out[name] = str(numbers[0]) if len(set(numbers)) == 1 else f"({', '.join(map(str, numbers))})"
+        return out | ({"groups": self.part(self.c.groups).length} if self.c.groups else {})
 
     # --- of one channel ------------------------------------------------------------------------------------
 
@@ -249,13 +250,13 @@ class _Call:
     def signal_axes(self) -> tuple[str, ...]:
         return (*self.c.batch, *self.c.groups, *(f"@{s.slot}" for s in self.c.spatial))
 
-    def plain(self, node: Node, axes: Dims) -> str:
+    def plain(self, node: Node, axes: Dims) -> Value:
         """A factor over these axes."""
-        return permute(squeeze(self.printer.as_real(node, self.printer.value(node, axes))), axes).code
+        return permute(squeeze(self.printer.as_real(node, self.printer.value(node, axes))), axes)
 
-    def read_plain(self, signal: Read) -> str:
+    def read_plain(self, signal: Read) -> Value:
         """What is reached of the signal, its images and places as dimensions."""
-        return permute(squeeze(self.reached(signal)[0]), self.signal_axes).code
+        return permute(squeeze(self.reached(signal)[0]), self.signal_axes)
 
     # --- shapes --------------------------------------------------------------------------------------------
 
@@ -284,22 +285,22 @@ class _Call:
         order = sorted(axes, key=[a for part in parts for a in part.axes].index)
         return self.printer.as_real(node, self.printer.value(node, tuple(order)))
 
-    def in_parts(self, node: Node, parts: list[_Part]) -> str:
+    def in_parts(self, node: Node, parts: list[_Part]) -> Value:
         """A factor with one dimension for each part."""
-        return self.shaped(self.value(node, parts), parts).code
+        return self.shaped(self.value(node, parts), parts)
 
-    def kernel_in_parts(self, kernel: Node) -> str:
+    def kernel_in_parts(self, kernel: Node) -> Value:
         """The kernel with one dimension for each part, once for every group that has the same."""
         if not self.c.repeated:
             return self.in_parts(kernel, self.kernel_parts())
         taps = self.taps()
-        lengths = ", ".join([self.part(self.c.groups).length, "1", *("-1" for _ in taps)])
-        return self.shaped(self.value(kernel, taps), taps).method(f".expand({lengths})").code
+        lengths = [self.part(self.c.groups).length, 1, *(-1 for _ in taps)]
+        return self.shaped(self.value(kernel, taps), taps).method("expand", *lengths)
 
-    def read(self, signal: Read, alone: int = 0) -> str:
+    def read(self, signal: Read, alone: int = 0) -> Value:
         """What is reached of the signal, in its parts."""
         value, dims = self.reached(signal)
-        return self.shaped(value, self.signal_parts(dims, signal.index)[alone:]).code
+        return self.shaped(value, self.signal_parts(dims, signal.index)[alone:])
 
     def reached(self, signal: Read) -> tuple[Value, Dims]:
         """The signal with its windowed dimensions whole, or cut to what the windows reach; and its dimensions."""
@@ -311,7 +312,7 @@ class _Call:
         for s in self.c.spatial:
             cut = self.cut(s, str(dims[s.slot]), signal.index)
             if cut:
-                stored = stored.method(sliced(position(dims, s.slot), cut))
+                stored = sliced(stored, position(dims, s.slot), cut)
         return read(stored, Read(signal.name, index), printer.sizes, printer.value), dims
 
     def extent(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> str:
@@ -324,42 +325,41 @@ class _Call:
             return reached(s.step, size(s.place), s.dilation, size(s.tap))
         return size(dim) if start == "0" else f"{size(dim)} - {bracketed(start)}"
 
-    def cut(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> str:
+    def cut(self, s: Spatial, dim: str, index: tuple[Index, ...]) -> Slice | None:
         """The slice of what the windows run over; none where that is the whole."""
         start, window = self.printer.number(s.offset), index[s.slot]
         whole = not s.tap or (isinstance(window, Window) and self.printer.sizes.tight(dim, window))
         if whole:
-            return "" if start == "0" else f"{start}:"
-        reach = self.extent(s, dim, index)
-        return f":{reach}" if start == "0" else f"{start}:{start} + {reach}"
+            return None if start == "0" else Slice(start)
+        return stretch(start, self.extent(s, dim, index))
 
     def shaped(self, value: Value, parts: list[_Part]) -> Value:
         """The value with one dimension for each part."""
         value = permute(squeeze(value), tuple(a for part in parts for a in part.axes))
         if parts and any(is_pack(a) for a in parts[0].axes):
-            return value.method(f".reshape({', '.join(p.length for p in parts)})")
+            return value.method("reshape", *(p.length for p in parts))
         at = 0
         for part in parts:
             if len(part.axes) > 1:
-                value = value.method(f".flatten({at}, {at + len(part.axes) - 1})")
+                value = value.method("flatten", at, at + len(part.axes) - 1)
             at += bool(part.axes)
-        items = [":" if part.axes else "None" for part in parts]
-        while items and items[-1] == ":":
+        items = [ALL if part.axes else NEW for part in parts]
+        while items and items[-1] == ALL:
             items.pop()
-        return value.method(f"[{', '.join(items)}]") if items else value
+        return value.at(*items) if items else value
 
     def unshaped(self, value: Value, parts: list[_Part]) -> Value:
         """A result with one dimension for each part, under its axes again."""
         axes = tuple(a for part in parts for a in part.axes)
         if any(is_pack(a) for a in axes):
-            return value.method(f".reshape({', '.join(n for p in parts for n in p.lengths)})", axes)
+            return value.method("reshape", *(n for p in parts for n in p.lengths), dims=axes)
         for at, part in reversed(list(enumerate(parts))):
             if len(part.axes) > 1:
-                value = value.method(f".unflatten({at}, ({', '.join(part.lengths)}))")
+                value = value.method("unflatten", at, together(part.lengths))
         widths = [max(1, len(part.axes)) for part in parts]
         empty = [str(sum(widths[:at])) for at, part in enumerate(parts) if not part.axes]
         if empty:
-            value = value.method(f".squeeze({empty[0]})" if len(empty) == 1 else f".squeeze(({', '.join(empty)}))")
+            value = value.method("squeeze", empty[0] if len(empty) == 1 else together(empty))
         return replace(value, dims=axes)
 
 

@@ -15,6 +15,7 @@ from derive.backends.torch.products.met_twice import weighed_once
 from derive.backends.torch.products.zeros import read_roughly, read_smoothly, read_through
 from derive.contract.sums_apart import differences_apart
 from derive.ir.nodes.arithmetic import ZERO, multiplied
+from derive.ir.nodes.matching import reading
 from derive.ir.nodes.naming import name_of
 from derive.ir.nodes.own_pairs import of_one_set, without_own_pairs
 from derive.ir.nodes.products import is_of_differences, is_outer_difference, is_tensor, product_factors
@@ -23,7 +24,7 @@ from derive.ir.nodes.substituting import axes_of, put
 from derive.ir.nodes.walking import node_axes, reads, rebuilt, walk
 from derive.ir.program import Assign, AxisValue, Call, Node, Program, Read, Reduce, Statement
 from derive.ir.terms.names import free_name
-from derive.schedule.share import nameless, read_as
+from derive.schedule.share import nameless
 
 
 def differences_in_float64(backward: Program) -> Program:
@@ -128,7 +129,7 @@ def _with_names(program: Program) -> Program:
                 named[key] = Assign(free_name(_stem(n.args[0], taken), taken, "_"), axes_of(n), n)
                 taken.add(named[key].name)
                 out.append(named[key])
-            s = replace(s, value=put(s.value, n, read_as(named[key], n)))
+            s = replace(s, value=put(s.value, n, reading(named[key], n) or n))
         out.append(s)
     return replace(program, statements=tuple(out))
 

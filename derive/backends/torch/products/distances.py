@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from derive.backends.code import call
 from derive.backends.values import Dims, Value, align, is_pack, permute, position, squeeze
 from derive.ir.nodes.distances import Apart, coordinates, summed_apart, weighed_apart
 from derive.ir.program import Node, Reduce
@@ -51,11 +52,11 @@ def distances(printer: Printer, node: Reduce, order: Dims) -> Value | None:
 def _summed(printer: Printer, node: Reduce, found: Apart) -> Value:
     (axis,) = node.axes
     batch = tuple(a for a in found.both if a != axis)
-    code = f"pair_distances({_sides(printer, found, batch, axis)}"
+    points, options = _sides(printer, found, batch, axis)
     if found.weight is not None:
-        code += f", weight={_spread(printer, found.weight, (*batch, found.of_right, axis))}"
-    code += f").div_({printer.size(axis)})" if node.kind == "mean" else ")"
-    return Value(code, (*batch, found.of_left, found.of_right))
+        options["weight"] = _spread(printer, found.weight, (*batch, found.of_right, axis))
+    made = Value(call("pair_distances", *points, **options), (*batch, found.of_left, found.of_right))
+    return made.method("div_", printer.size(axis)) if node.kind == "mean" else made
 
 
 def _weighed_sum(printer: Printer, node: Reduce, found: Apart) -> Value:
@@ -63,28 +64,26 @@ def _weighed_sum(printer: Printer, node: Reduce, found: Apart) -> Value:
     batch = tuple(a for a in found.both if a != axis)
     assert found.weight is not None
     weights = _points(printer, found.weight, (*batch, found.of_left, found.of_right))
-    code = f"weighed_distances({weights}, {_sides(printer, found, batch, axis)})"
-    value = Value(code, (*batch, found.of_right, axis))
+    points, options = _sides(printer, found, batch, axis)
+    value = Value(call("weighed_distances", weights, *points, **options), (*batch, found.of_right, axis))
     places = [str(position(value.dims, k)) for k, a in enumerate(value.dims) if a in node.axes]
     if not places:
         return value
     where = places[0] if len(places) == 1 else f"({', '.join(places)})"
-    return value.method(f".sum({where})", tuple(a for a in value.dims if a not in node.axes))
+    return value.method("sum", where, dims=tuple(a for a in value.dims if a not in node.axes))
 
 
-def _sides(printer: Printer, found: Apart, batch: tuple[str, ...], axis: str) -> str:
-    """Both sets of points, what power their differences are raised to, and what scales these."""
+def _sides(printer: Printer, found: Apart, batch: tuple[str, ...], axis: str) -> tuple[list[Value], dict[str, object]]:
+    """Both sets of points, and as options what power their differences are raised to, and what scales these."""
     left = _points(printer, found.left, (*batch, found.of_left, axis))
     right = _points(printer, found.right, (*batch, found.of_right, axis))
-    code = f"{left}, {right}, p={found.power}"
-    if found.scale is None:
-        return code
-    return f"{code}, scale={_spread(printer, found.scale, (*batch, found.of_right, axis))}"
+    scale = found.scale and _spread(printer, found.scale, (*batch, found.of_right, axis))
+    return [left, right], {"p": found.power, "scale": scale}
 
 
-def _points(printer: Printer, node: Node, order: Dims) -> str:
-    return printer.as_real(node, permute(squeeze(printer.value(node, order)), order)).code
+def _points(printer: Printer, node: Node, order: Dims) -> Value:
+    return printer.as_real(node, permute(squeeze(printer.value(node, order)), order))
 
 
-def _spread(printer: Printer, node: Node, order: Dims) -> str:
-    return printer.as_real(node, align(printer.value(node, order), order)).code
+def _spread(printer: Printer, node: Node, order: Dims) -> Value:
+    return printer.as_real(node, align(printer.value(node, order), order))

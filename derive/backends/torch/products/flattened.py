@@ -6,17 +6,14 @@ would bring `h` to the end. `sum(x[n, t, i] * y[n, t, j], over=(n, t))` is a pro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from derive.backends.values import ATOM, PRODUCT, Dims, Value, is_pack, permute, position
+from derive.backends.code import Code, Infix, Method, as_code, call, together
+from derive.backends.values import Dims, Value, is_pack, permute, position, product
 from derive.ir.nodes.walking import axes_along
 from derive.ir.program import Merged, Node, Read
 
 Size = Callable[[str], str]
-
-_APART = re.compile(r"\((?P<product>[^@]+ @ [^@]+)\)(?P<back>\.unflatten\(-1, \([\w, ]+\)\))")
-
 
 def lying(node: Node, value: Callable[[Node, Dims], Value]) -> Value | None:
     """A tensor that is read in whole, its dimensions in the order of its memory, merged ones apart."""
@@ -35,10 +32,10 @@ def flattened(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Si
     if order[:1] and order[0] in b.dims:
         a, b = b, a
     if len(summed) == 1:
-        product = from_the_left(a, b, summed[0], order, size) or from_the_left(b, a, summed[0], order, size)
+        made = from_the_left(a, b, summed[0], order, size) or from_the_left(b, a, summed[0], order, size)
     else:
-        product = _summed(a, b, summed)
-    return product or _as_matrices(a, b, summed, order, size)
+        made = _summed(a, b, summed)
+    return made or _as_matrices(a, b, summed, order, size)
 
 
 def from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size: Size) -> Value | None:
@@ -51,12 +48,10 @@ def from_the_left(matrix: Value, tensor: Value, summed: str, order: Dims, size: 
     dims = (*before, own[0], *after)
     if tuple(d for d in order if d is not None) != dims:
         return None
-    last = f".flatten({at + 1})" if not any(map(is_pack, before)) else f".flatten({-len(after)}, -1)"
-    flat = tensor if len(after) == 1 else tensor.method(last)
-    code = f"{permute(matrix, (own[0], summed)).inside(PRODUCT)} @ {flat.inside(PRODUCT + 1)}"
-    if len(after) == 1:
-        return Value(code, dims, PRODUCT)
-    return Value(f"({code}){_apart(-1, after, size)}", dims, ATOM)
+    last = (-len(after), -1) if any(map(is_pack, before)) else (at + 1,)
+    flat = tensor if len(after) == 1 else tensor.method("flatten", *last)
+    made = product(permute(matrix, (own[0], summed)), flat, dims)
+    return made if len(after) == 1 else _apart(made, -1, after, size, dims)
 
 
 def _summed(a: Value, b: Value, summed: tuple[str, ...]) -> Value | None:
@@ -77,14 +72,14 @@ def _summed(a: Value, b: Value, summed: tuple[str, ...]) -> Value | None:
         return None
     dims = (a.dims[at], b.dims[at])
     if at == rank - 1:
-        left, right = (v.method(f".flatten(0, {rank - 2})", (None, dims[k])) for k, v in enumerate((a, b)))
-        return Value(f"{left.code}.T @ {right.code}", dims, PRODUCT)
+        left, right = (v.method("flatten", 0, rank - 2) for v in (a, b))
+        return product(left.field("T"), right, dims)
     if at == 0:
-        left, right = (v.method(".flatten(1)", (dims[k], None)) for k, v in enumerate((a, b)))
-        return Value(f"{left.code} @ {right.code}.T", dims, PRODUCT)
-    last = f".flatten({position(a.dims, at + 1)}" + (", -1)" if packs else ")")
-    first, second = ((v if at == rank - 2 else v.method(last)).code for v in (a, b))
-    return Value(f"sum_of_products({first}, {second})", dims)
+        left, right = (v.method("flatten", 1) for v in (a, b))
+        return product(left, right.field("T"), dims)
+    last = (position(a.dims, at + 1), *([-1] if packs else []))
+    first, second = (v if at == rank - 2 else v.method("flatten", *last) for v in (a, b))
+    return Value(call("sum_of_products", first, second), dims)
 
 
 def _as_matrices(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size: Size) -> Value | None:
@@ -106,26 +101,29 @@ def _as_matrices(a: Value, b: Value, summed: tuple[str, ...], order: Dims, size:
         return None  # both would be taken apart
     left = _matrix(a, () if summed_last else within, within if summed_last else rows)
     right = _matrix(b, *((within, columns) if b.dims == within + columns else (columns, within)))
-    left = left if summed_last else left.method(".T", ("rows", "within"))
-    right = right if b.dims == within + columns else right.method(".T", ("within", "columns"))
-    code = f"{left.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}"
-    back = "" if summed_last or len(rows) == 1 else _apart(0, rows, size)
-    back += _apart(-1, columns, size) if len(columns) > 1 else ""
-    return Value(f"({code}){back}", rows + columns, ATOM) if back else Value(code, rows + columns, PRODUCT)
+    left = left if summed_last else left.field("T")
+    right = right if b.dims == within + columns else right.field("T")
+    made = product(left, right, rows + columns)
+    if not summed_last and len(rows) > 1:
+        made = _apart(made, 0, rows, size, made.dims)
+    return _apart(made, -1, columns, size, made.dims) if len(columns) > 1 else made
 
 
 def _matrix(tensor: Value, first: Dims, last: Dims) -> Value:
     """The tensor with its first axes as one, and its last."""
     if len(last) > 1:
-        tensor = tensor.method(f".flatten({len(tensor.dims) - len(last)})", tensor.dims[: 1 - len(last)])
-    return tensor.method(f".flatten(0, {len(first) - 1})", tensor.dims[len(first) - 1 :]) if len(first) > 1 else tensor
+        tensor = tensor.method("flatten", len(tensor.dims) - len(last), dims=tensor.dims[: 1 - len(last)])
+    if len(first) < 2:
+        return tensor
+    return tensor.method("flatten", 0, len(first) - 1, dims=tensor.dims[len(first) - 1 :])
 
 
-def columns_apart(code: str) -> tuple[str, str]:
-    """A printed product, and what takes its columns apart: `h @ w` and `.unflatten(-1, (u, k))`, or nothing."""
-    found = _APART.fullmatch(code)
-    return (found["product"], found["back"]) if found else (code, "")
+def columns_apart(code: Code) -> tuple[Code, Method | None]:
+    """A product, and what takes its columns apart: `h @ w` and `(h @ w).unflatten(-1, (u, k))`, or nothing."""
+    apart = isinstance(code, Method) and code.name == "unflatten" and code.args[0] == as_code(-1)
+    whole = isinstance(code, Method) and apart and isinstance(code.on, Infix) and code.on.sign == "@"
+    return (code.on, code) if isinstance(code, Method) and whole else (code, None)
 
 
-def _apart(at: int, axes: Dims, size: Size) -> str:
-    return f".unflatten({at}, ({', '.join(size(d) for d in axes if d is not None)}))"
+def _apart(value: Value, at: int, axes: Dims, size: Size, dims: Dims) -> Value:
+    return value.method("unflatten", at, together(size(d) for d in axes if d is not None), dims=dims)

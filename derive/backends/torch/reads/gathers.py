@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from derive.backends.code import ALL, REST, Code, as_code, call, together
 from derive.backends.torch.reads.index_tensors import index_tensor, indexed
 from derive.backends.torch.reads.slices import span, subscript
-from derive.backends.torch.sizes import Sizes
-from derive.backends.values import ATOM, Dims, Value, is_pack, permute, position, squeeze, unsqueeze
+from derive.backends.torch.sizes import Print, Sizes
+from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze, unsqueeze
 from derive.ir.nodes.products import is_tensor
 from derive.ir.nodes.walking import axes_along, index_axes
-from derive.ir.program import Index, Merged, Node, Place, Read, SizeOf, Window
+from derive.ir.program import Index, Merged, Place, Read, SizeOf, Window
 
 
-def gathered(
-    stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims = ()
-) -> Value:
+def gathered(stored: Value, node: Read, sizes: Sizes, value: Print, order: Dims = ()) -> Value:
     gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
     cut = {k: i for k, i in enumerate(node.index) if is_slice(i)}
     if cut:  # a slice is a view
-        pieces = [
-            span(cut[k], str(d), sizes) if k in cut else "..." if is_pack(d) else ":" for k, d in enumerate(stored.dims)
+        pieces: list[Code] = [
+            span(cut[k], str(d), sizes) if k in cut else REST if is_pack(d) else ALL for k, d in enumerate(stored.dims)
         ]
         whole = tuple(cut[k].steps[0][0] if k in cut else i for k, i in enumerate(node.index))
         dims = tuple(cut[k].steps[0][0] if k in cut else d for k, d in enumerate(stored.dims))
-        return gathered(stored.method(subscript(pieces), dims), replace(node, index=whole), sizes, value, order)
+        return gathered(stored.at(*subscript(pieces), dims=dims), replace(node, index=whole), sizes, value, order)
     plain = [i for i in node.index if isinstance(i, str)]
     fixed = [k for k, i in enumerate(node.index) if isinstance(i, Window) and not i.steps and not is_tensor(i.offset)]
     if plain and fixed and not any(map(is_pack, plain)):  # at one place of a dimension is a view
-        pieces = [sizes.number(i.offset) if k in fixed else ":" for k, i in enumerate(node.index)]  # type: ignore[union-attr]
+        pieces = [as_code(sizes.number(i.offset)) if k in fixed else ALL for k, i in enumerate(node.index)]  # type: ignore[union-attr]
         rest = replace(node, index=tuple(i for k, i in enumerate(node.index) if k not in fixed))
-        return gathered(stored.method(subscript(pieces)), rest, sizes, value, order)
+        return gathered(stored.at(*subscript(pieces)), rest, sizes, value, order)
     run = rows_chosen(node.index)
     if run and run.start == 0 and len(node.index) - len(run) == 1:
         return _merged_rows(stored, node, run, sizes, value)
@@ -50,7 +48,7 @@ def gathered(
             sizes.checked.add(inner.name)  # type: ignore[union-attr]
             at = position(along(node.index, slot), slot)
             chosen = whole_index(node.index, slot, sizes, value)
-            return Value(f"{stored.inside(ATOM)}.gather({at}, {chosen})", along(node.index, slot))
+            return stored.method("gather", at, chosen, dims=along(node.index, slot))
     run = gathers_in_a_row(node.index)
     if run and not any(map(is_pack, axes_along(node.index))):
         return _places_gather(stored, node, run, sizes, value)
@@ -121,8 +119,8 @@ def gathers_sharing(index: tuple[Index, ...]) -> range:
 
 
 def merged_places(
-    index: tuple[Index, ...], run: range, dims: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> tuple[str, tuple[str, ...]]:
+    index: tuple[Index, ...], run: range, dims: Dims, sizes: Sizes, value: Print
+) -> tuple[Code, tuple[str, ...]]:
     """The place along these dimensions as one that indices next to each other name, and the axes of that tensor."""
     axes = tuple(dict.fromkeys(a for k in run for a in index_axes(index[k])))
     if len(run) == 1:
@@ -131,13 +129,11 @@ def merged_places(
     return index_tensor(merged, axes, sizes, value), axes
 
 
-def _merged_rows(
-    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _merged_rows(stored: Value, node: Read, run: range, sizes: Sizes, value: Print) -> Value:
     """`y[n, pick[n, k], c]`: rows of a table that has those of every `n` one after another."""
     where, axes = merged_places(node.index, run, stored.dims, sizes, value)
-    rows = stored.method(f".flatten(0, {len(run) - 1})")
-    return Value(f"functional.embedding({where}, {rows.code})", (*axes, *node.index[run.stop :]))  # type: ignore[arg-type]
+    rows = stored.method("flatten", 0, len(run) - 1)
+    return Value(call("functional.embedding", where, rows), (*axes, *node.index[run.stop :]))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -146,75 +142,64 @@ class Flat:
 
     dims: Dims  # as the read has them
     own: range  # those among them that the index alone has
-    where: str  # the index, its own axes as one, expanded over the others
+    where: Code  # the index, its own axes as one, expanded over the others
 
 
-def flat(
-    index: tuple[Index, ...], run: range, lengths: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Flat:
+def flat(index: tuple[Index, ...], run: range, lengths: Dims, sizes: Sizes, value: Print) -> Flat:
     """How `gather` and `scatter_add_` take indices of a run of dimensions that share axes with the others."""
     where, axes = merged_places(index, run, lengths, sizes, value)
     own = tuple(a for a in axes if a not in index)
     dims = tuple(str(i) for i in (*index[: run.start], *own, *index[run.stop :]))
-    code = permute(Value(where if len(run) == 1 else f"({where})", axes), tuple(d for d in dims if d in axes))
+    code = permute(Value(where, axes), tuple(d for d in dims if d in axes))
     if len(own) > 1:
         at = code.dims.index(own[0])
-        code = code.method(f".flatten({at}, {at + len(own) - 1})", tuple(d for d in code.dims if d not in own[1:]))
+        code = code.method("flatten", at, at + len(own) - 1, dims=tuple(d for d in code.dims if d not in own[1:]))
     kept = tuple(d for d in dims if d not in own[1:])
     code = unsqueeze(code, tuple(d if d in axes else None for d in kept))
     if None in code.dims:
-        code = code.method(f".expand({', '.join('-1' if d in axes else sizes.of(d) for d in kept)})")
+        code = code.method("expand", *(-1 if d in axes else sizes.of(d) for d in kept))
     return Flat(dims, range(run.start, run.start + len(own)), code.code)
 
 
-def _flat_gather(
-    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _flat_gather(stored: Value, node: Read, run: range, sizes: Sizes, value: Print) -> Value:
     """`img[n, c, y[n, t], x[n, t]]`: along several dimensions as one, which is ten times as fast as by four indices."""
     found = flat(node.index, run, stored.dims, sizes, value)
-    merged = stored.method(f".flatten({run.start}, {run.stop - 1})") if len(run) > 1 else stored
-    taken = merged.method(f".gather({run.start}, {found.where})", found.dims)
+    merged = stored.method("flatten", run.start, run.stop - 1) if len(run) > 1 else stored
+    taken = merged.method("gather", run.start, found.where, dims=found.dims)
     if len(found.own) < 2:
         return taken
-    lengths = ", ".join(sizes.of(str(found.dims[k])) for k in found.own)
-    return taken.method(f".unflatten({run.start}, ({lengths}))")
+    return taken.method("unflatten", run.start, together(sizes.of(str(found.dims[k])) for k in found.own))
 
 
-def _places_gather(
-    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _places_gather(stored: Value, node: Read, run: range, sizes: Sizes, value: Print) -> Value:
     """`img[c, y[n], x[n]]`: one place of several dimensions at a time, of the others all."""
     axes = tuple(dict.fromkeys(a for k in run for a in index_axes(node.index[k])))
     items = [index_tensor(node.index[k], axes, sizes, value) for k in run]
     dims = (*node.index[: run.start], *axes, *node.index[run.stop :])
     if axes:
-        return Value(f"at_places({stored.code}, {run.start}, {', '.join(items)})", dims)  # type: ignore[arg-type]
-    return Value(f"{stored.inside(ATOM)}[{', '.join([*[':'] * run.start, *items])}]", dims)  # type: ignore[arg-type]
+        return Value(call("at_places", stored, run.start, *items), dims)  # type: ignore[arg-type]
+    return stored.at(*[ALL] * run.start, *items, dims=dims)  # type: ignore[arg-type]
 
 
-def _batched_gather(
-    stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _batched_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Print) -> Value:
     """`logp[n, y[n]]`: along one dimension, an index for each element of the others, or one for several of these."""
     dims = tuple(i if isinstance(i, str) else "?" for i in node.index)
     at = position(dims, slot)
-    code = f"{stored.inside(ATOM)}.gather({at}, {column(node.index, slot, at, sizes, value)})"
-    return Value(code, tuple(i if isinstance(i, str) else None for i in node.index))
+    kept = tuple(i if isinstance(i, str) else None for i in node.index)
+    return stored.method("gather", at, column(node.index, slot, at, sizes, value), dims=kept)
 
 
-def column(
-    index: tuple[Index, ...], slot: int, at: int, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> str:  # fmt: skip
+def column(index: tuple[Index, ...], slot: int, at: int, sizes: Sizes, value: Print) -> Value:
     """The integer tensor of a gather of one element along a dimension, expanded over the dimensions that it lacks."""
     plain = tuple(i for i in index if isinstance(i, str))
     own = tuple(i for i in plain if i in index_axes(index[slot]))
     code = value(index[slot], own)  # type: ignore[arg-type]
     if own == plain:
-        return f"{code.inside(ATOM)}.unsqueeze({at})"
+        return code.method("unsqueeze", at)
     dims = tuple(i if isinstance(i, str) and i in own else None for i in index)
     code = unsqueeze(permute(squeeze(code), own), dims[next(k for k, d in enumerate(dims) if d) :])
     lengths = ((f"*{sizes.of(i)}" if is_pack(i) else sizes.of(i)) if isinstance(i, str) else "1" for i in index)
-    return f"{code.inside(ATOM)}.expand({', '.join(lengths)})"
+    return code.method("expand", *lengths)
 
 
 def along(index: tuple[Index, ...], slot: int) -> Dims:
@@ -226,20 +211,17 @@ def along(index: tuple[Index, ...], slot: int) -> Dims:
     return tuple(own[0] if k == slot else str(i) for k, i in enumerate(index))
 
 
-def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> str:
+def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Print) -> Value:
     """The integer tensor of a gather along one dimension, expanded over the dimensions that it lacks."""
     dims, inner = along(index, slot), index[slot]
     assert isinstance(inner, Read)
     code = value(inner, dims)
     if set(index_axes(inner)) == set(dims):
-        return permute(squeeze(code), dims).code
-    lengths = ", ".join(f"*{sizes.of(d)}" if is_pack(d) else sizes.of(d) for d in dims if d is not None)
-    return f"{code.inside(ATOM)}.expand({lengths})"
+        return permute(squeeze(code), dims)
+    return code.method("expand", *(f"*{sizes.of(d)}" if is_pack(d) else sizes.of(d) for d in dims if d is not None))
 
 
-def _row_gather(
-    stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims
-) -> Value:
+def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Print, order: Dims) -> Value:
     """`C[ix[n, t], e]`: whole slices, by an index of its own axes.
 
     Single numbers that are read row by row are gathered so: of `B[j, ix[n]]` as `[n, j]`, `B.T[ix]` takes a fifth of
@@ -251,26 +233,25 @@ def _row_gather(
     last = 0 < slot == len(node.index) - 1
     if last and axes and first and not any(is_pack(a) for a in axes_along(node.index)):
         rest = tuple(map(str, node.index[:slot]))
-        turned = permute(Value(stored.code, (*rest, ""), stored.strength), ("", *rest))
-        return Value(f"{turned.inside(ATOM)}[{value(inner, axes).code}]", (*axes, *rest))  # type: ignore[arg-type]
+        turned = permute(Value(stored.code, (*rest, "")), ("", *rest))
+        return turned.at(value(inner, axes), dims=(*axes, *rest))  # type: ignore[arg-type]
     index = value(inner, axes)  # type: ignore[arg-type]
     dims = (*node.index[:slot], *axes, *node.index[slot + 1 :])
     if slot == 0 and len(node.index) == 2:
         sizes.checked.add(inner.name)  # type: ignore[union-attr]
-        return Value(f"functional.embedding({index.code}, {stored.code})", dims)  # type: ignore[arg-type]
+        return Value(call("functional.embedding", index, stored), dims)  # type: ignore[arg-type]
     if axes and not any(map(is_pack, axes)):
         sizes.checked.update({inner.name} & sizes.given)  # type: ignore[union-attr]  # of another, a condition's
         return _selected(stored, dims, range(slot, slot + len(axes)), index, sizes)  # type: ignore[arg-type]
-    before = [":" if not is_pack(i) else "..." for i in node.index[:slot]]  # type: ignore[arg-type]
-    after = [":" for _ in node.index[slot + 1 :]] if "..." in before else []
-    return Value(f"{stored.inside(ATOM)}[{', '.join([*before, index.code, *after])}]", dims)  # type: ignore[arg-type]
+    before = [ALL if not is_pack(i) else REST for i in node.index[:slot]]  # type: ignore[arg-type]
+    after = [ALL for _ in node.index[slot + 1 :]] if REST in before else []
+    return stored.at(*before, index, *after, dims=dims)  # type: ignore[arg-type]
 
 
 def _selected(stored: Value, dims: Dims, own: range, index: Value, sizes: Sizes) -> Value:
     """Slices by `index_select`, which takes an index of one dimension: on a CPU a fifth of the time of `x[index]`."""
     at = position(stored.dims, own.start)
     if len(own) == 1:
-        return stored.method(f".index_select({at}, {index.code})", dims)
-    taken = stored.method(f".index_select({at}, {index.inside(ATOM)}.flatten())")
-    lengths = ", ".join(sizes.of(str(dims[k])) for k in own)
-    return taken.method(f".unflatten({at}, ({lengths}))", dims)
+        return stored.method("index_select", at, index, dims=dims)
+    taken = stored.method("index_select", at, index.method("flatten"))
+    return taken.method("unflatten", at, together(sizes.of(str(dims[k])) for k in own), dims=dims)

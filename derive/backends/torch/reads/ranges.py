@@ -7,19 +7,13 @@ again, `x_apart`. The place of two indices, `y * w + x`, is `y_x`.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from derive.backends.code import ALL, NEW, REST, Called, Code, Infix, Item, Method, Name, Prefix, below, put
 from derive.backends.values import Line
 
-_RANGE = re.compile(r"torch\.arange\((\w+), device=[\w.]+(, dtype=[\w.]+)?\)")
-
-_DISTANCES = re.compile(r"torch\.arange\(-(\w+), (\w+), device=[\w.]+, dtype=[\w.]+\)")
-
-_VIEW = r"(?:\[(?:\.\.\.|:|None)(?:, (?:\.\.\.|:|None))*\])?"
-_COMPARED = re.compile(rf"(?<=\()(\w+)_range({_VIEW}) (==|!=|<=|>=|<|>) (\w+)_range{_VIEW}(?=[,)])")
 _WORDS = {"==": "is", "!=": "is_not", "<": "before", "<=": "up_to", ">": "after", ">=": "from"}
 _OF_ROWS = {"==": "on_diagonal", "!=": "off_diagonal", "<": "above_diagonal", "<=": "upper_triangle",
             ">": "below_diagonal", ">=": "lower_triangle"}  # fmt: skip
@@ -28,12 +22,8 @@ _TURNED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _OFTEN = 3
 """How often the same view may be written before it gets a name."""
 
-_VIEWS = {
-    "apart": re.compile(r"\b(\w+)\.unflatten\(-?\d+, \([\w *]+(?:, [\w *]+)*\)\)"),
-    "flat": re.compile(r"\b(\w+)\.flatten\(-?\d+, -?\d+\)"),
-}
-_PLACE = re.compile(r"\((\w+) \* \w+ \+ (\w+)\)(?:\[[^\]]*\])*(?:\.(?:expand|flatten|reshape)\([^()]*\))*")
-"""The place that two indices name among those of two dimensions as one, and what looks at it."""
+_VIEWS = {"unflatten": "apart", "flatten": "flat"}
+_LOOKS = ("expand", "flatten", "reshape")
 
 
 def repeated_named(
@@ -58,22 +48,44 @@ def views_named(lines: Sequence[Line], given: Container[str], unused: Callable[[
     So are two dimensions as one, `x_flat`.
     """
     out = list(lines)
-    for end, view in _VIEWS.items():
-        found = Counter((m[0], m[1]) for line in out for m in view.finditer(line.code) if m[1] in given)
-        for (code, tensor), count in found.items():
-            if count >= _OFTEN:
-                out = _named(out, code, unused(f"{tensor}_{end}"))
+    for method, end in _VIEWS.items():
+        found = Counter(c for c in _every(out) if isinstance(c, Method) and c.name == method and len(c.args) == 2)
+        for code, count in found.items():
+            if count >= _OFTEN and isinstance(code.on, Name) and code.on.id in given:
+                out = _named(out, code, unused(f"{code.on.id}_{end}"))
     return out
 
 
 def places_named(lines: Sequence[Line], indices: Container[str], unused: Callable[[str], str]) -> list[Line]:
     """The lines with the place that two of these indices name computed once, `y_x`, where it is written twice."""
     out = list(lines)
-    places = (m for line in out for m in _PLACE.finditer(line.code) if m[1] in indices and m[2] in indices)
-    for (code, name), count in Counter((m[0], f"{m[1]}_{m[2]}") for m in places).items():
+    for code, count in Counter(p for line in out for p in _places(line.value, indices)).items():
         if count > 1:
-            out = _named(out, code, unused(name))
+            out = _named(out, code, unused(_of_two(code, indices)))
     return out
+
+
+def _places(code: Code, indices: Container[str]) -> Iterator[Code]:
+    """The places that two indices name among those of two dimensions as one, each with all that looks at it."""
+    if _of_two(code, indices):
+        yield code
+        return
+    for part in code.parts:
+        yield from _places(part, indices)
+
+
+def _of_two(code: Code, indices: Container[str]) -> str:
+    """`y_x` for a view of `y * w + x`; nothing for other code."""
+    while isinstance(code, Item) or (isinstance(code, Method) and code.name in _LOOKS):
+        code = code.on
+    times = code.left if isinstance(code, Infix) and code.sign == "+" else None
+    first = times.left if isinstance(times, Infix) and times.sign == "*" else None
+    both = (first, code.right) if isinstance(code, Infix) else ()
+    return "_".join(n.id for n in both if isinstance(n, Name)) if all(_is_of(n, indices) for n in both) else ""
+
+
+def _is_of(code: Code | None, names: Container[str]) -> bool:
+    return isinstance(code, Name) and code.id in names
 
 
 def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Line]:
@@ -82,53 +94,68 @@ def ranges_named(lines: Sequence[Line], unused: Callable[[str], str]) -> list[Li
     `unused` makes a name that nothing has.
     """
     out = list(lines)
-    counts: dict[tuple[str, str], int] = {}
-    for line in out:
-        for found in _RANGE.finditer(line.code):
-            named = found[0], _name(found[1], "numbers" if found[2] else "range")
-            counts[named] = counts.get(named, 0) + 1
-        for found in _DISTANCES.finditer(line.code):
-            named = found[0], "distances" if found[1] == found[2] else f"{found[2]}_minus_{found[1]}"
-            counts[named] = counts.get(named, 0) + 1
-    for (code, wanted), count in counts.items():
-        if count < 2:
-            continue
-        out = _named(out, code, unused(wanted))
-    compared = Counter((m[0], _comparison(m)) for line in out for m in _COMPARED.finditer(line.code))
-    for (code, wanted), count in compared.items():
+    ranges: dict[str, str] = {}  # of which length those are that have names
+    for code, count in Counter(c for c in _every(out) if isinstance(c, Called) and _range(c)).items():
         if count > 1:
-            out = _without_brackets(_named(out, code, name := unused(wanted)), name)
+            name = unused(_range(code))
+            if len(code.options) == len(code.args) == 1 and isinstance(code.args[0], Name):
+                ranges[name] = code.args[0].id
+            out = _named(out, code, name)
+    compared = Counter(c for line in out for p in line.value.parts for c in below(p) if _comparison(c, ranges))
+    for asked, count in compared.items():
+        if count > 1:
+            out = _named(out, asked, unused(_comparison(asked, ranges)))
     return out
 
 
-def _comparison(found: re.Match[str]) -> str:
+def _range(code: Called) -> str:
+    """What a range over an axis is called, or one of distances; nothing for other calls."""
+    if code.function != "torch.arange" or not all(str(_apart(a)).isidentifier() or _is_number(a) for a in code.args):
+        return ""
+    if len(code.args) == 1:
+        length, kind = str(code.args[0]), "numbers" if len(code.options) > 1 else "range"
+        return f"{kind}_{length}" if length.isdecimal() else f"{length}_{kind}"
+    first, second = _apart(code.args[0]), code.args[1]
+    return "distances" if first == second else f"{second}_minus_{first}"
+
+
+def _apart(code: Code) -> Code:
+    return code.operand if isinstance(code, Prefix) else code
+
+
+def _is_number(code: Code) -> bool:
+    return str(_apart(code)).isdecimal()
+
+
+def _comparison(code: Code, ranges: Mapping[str, str]) -> str:
     """`i_before_j`; of the rows of a square matrix with its columns, where in it the comparison holds."""
-    first, view, sign, second = found.groups()
-    if first != second:
-        return f"{first}_{_WORDS[sign]}_{second}"
-    return _OF_ROWS[sign if view.endswith("None]") else _TURNED.get(sign, sign)]
+    if not isinstance(code, Infix) or code.sign not in _WORDS:
+        return ""
+    (first, items), (second, others) = map(_viewed, (code.left, code.right))
+    if first not in ranges or second not in ranges or not {*items, *others} <= {ALL, NEW, REST}:
+        return ""
+    if ranges[first] != ranges[second]:
+        return f"{ranges[first]}_{_WORDS[code.sign]}_{ranges[second]}"
+    return _OF_ROWS[code.sign if items[-1:] == (NEW,) else _TURNED.get(code.sign, code.sign)]
 
 
-def _without_brackets(lines: list[Line], name: str) -> list[Line]:
-    """The lines with no brackets around this name alone, which a comparison needed beside `&`; those of calls stay."""
-    return [replace(line, code=re.sub(rf"(?<![\w)\]])\({name}\)", name, line.code)) for line in lines]
+def _viewed(code: Code) -> tuple[str, tuple[Code, ...]]:
+    """The name of what is looked at, and at what of it."""
+    on, items = (code.on, code.items) if isinstance(code, Item) else (code, ())
+    return (on.id if isinstance(on, Name) else ""), items
 
 
-def _name(length: str, kind: str) -> str:
-    """`n_range`; `range_2` of a length that is a number."""
-    return f"{kind}_{length}" if length.isdecimal() else f"{length}_{kind}"
+def _every(lines: Sequence[Line]) -> Iterator[Code]:
+    """All code in some lines, in the order of the text."""
+    return (c for line in lines for c in below(line.value))
 
 
-def _named(lines: list[Line], code: str, name: str) -> list[Line]:
-    """The lines with this code under a name, made in front of its first use.
-
-    `i == j[:, None]` is no view of `i == j`, and `x.unflatten(…)` not what `max_x.unflatten(…)` ends in.
-    """
-    ends = "" if code.endswith(")") else r"(?![\w\[])"
-    whole = re.compile(rf"(?<![\w.]){re.escape(code)}{ends}")
-    first = next(k for k, line in enumerate(lines) if whole.search(line.code))
-    while lines[first].code.startswith(" "):  # inside a loop
+def _named(lines: list[Line], code: Code, name: str) -> list[Line]:
+    """The lines with this code under a name, made in front of its first use."""
+    using = [k for k, line in enumerate(lines) if code in below(line.value)]
+    first = using[0]
+    while lines[first].depth:
         first -= 1
-    users = frozenset().union(*(line.part_of for line in lines if whole.search(line.code)))
-    out = [replace(line, code=whole.sub(name, line.code)) for line in lines]
-    return [*out[:first], Line(f"{name} = {code}", part_of=users), *out[first:]]
+    out = [replace(line, value=put(line.value, lambda c: Name(name) if c == code else None)) for line in lines]
+    users = frozenset().union(*(lines[k].part_of for k in using))
+    return [*out[:first], Line(code, Name(name), part_of=users), *out[first:]]

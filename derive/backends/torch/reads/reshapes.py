@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from derive.backends.code import Code, method, together
 from derive.backends.torch.sizes import Sizes, length, packs
 from derive.backends.values import PACK, Dims, Value, permute, position
 from derive.ir.nodes.arithmetic import multiplied
@@ -43,7 +44,7 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
 class _View:
     """A view of the tensor that is read, and for each of its dimensions the index at which it is."""
 
-    code: str
+    code: Code
     slots: tuple[Index, ...]
 
     @property
@@ -55,9 +56,9 @@ class _View:
         """The number of a dimension in code."""
         return position(self.value.dims, k)
 
-    def changed(self, call: str, slots: tuple[Index, ...]) -> _View:
+    def changed(self, slots: tuple[Index, ...], name: str, *args: object) -> _View:
         """The view after a call, which has these dimensions."""
-        return _View(self.value.method(call).code, slots)
+        return _View(method(self.code, name, *args), slots)
 
     def permuted(self, places: Sequence[int]) -> _View:
         """The dimensions in another order."""
@@ -70,9 +71,9 @@ def _split(view: _View, k: int, sizes: Sizes) -> _View:
     merged = view.slots[k]
     assert isinstance(merged, Merged)
     parts = _innermost(merged)
-    lengths = ", ".join(length(a, sizes) for a in parts)
+    lengths = together(length(a, sizes) for a in parts)
     own = (a.index if isinstance(a, Place) else a for a in parts)
-    return view.changed(f".unflatten({view.position(k)}, ({lengths}))", (*view.slots[:k], *own, *view.slots[k + 1 :]))
+    return view.changed((*view.slots[:k], *own, *view.slots[k + 1 :]), "unflatten", view.position(k), lengths)
 
 
 def _innermost(merged: Merged) -> list[Index]:
@@ -106,7 +107,7 @@ def _repeated(view: _View, k: int, sizes: Sizes) -> _View | None:
     if any(j != k and part.whole in (*index_axes(i), i) for j, i in enumerate(view.slots)):
         return None
     times = sizes.number(multiplied(list(part.lengths[1:])))
-    return view.changed(f".repeat_interleave({times}, {k})", (*view.slots[:k], part.whole, *view.slots[k + 1 :]))
+    return view.changed((*view.slots[:k], part.whole, *view.slots[k + 1 :]), "repeat_interleave", times, k)
 
 
 def _flattened(view: _View, whole: Index) -> _View | None:
@@ -121,4 +122,4 @@ def _flattened(view: _View, whole: Index) -> _View | None:
     view = view.permuted([*others[:first], *places, *others[first:]])
     start, end = (view.position(k) for k in (first, first + len(places) - 1))
     slots = (*view.slots[:first], whole, *view.slots[first + len(places) :])
-    return view.changed(f".flatten({start}, {end})", slots)
+    return view.changed(slots, "flatten", start, end)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from derive.backends.code import call
 from derive.backends.torch.sizes import Sizes
 from derive.backends.values import Value, is_pack, position
 from derive.ir.program import Index, Node, Read, Window
@@ -23,10 +24,14 @@ class Skew:
     by: int
     start: Node
 
-    def arguments(self, dims: Sequence[object], sizes: Sizes) -> str:
+    def arguments(self, dims: Sequence[object], sizes: Sizes) -> tuple[object, ...]:
         """Those of `skewed` between the tensor and the count: both dimensions, and where the first row's begins."""
         names = tuple(str(d) for d in dims)
-        return f"{position(names, self.row)}, {position(names, self.at)}, {sizes.number(self.start)}"
+        return position(names, self.row), position(names, self.at), sizes.number(self.start)
+
+    @property
+    def options(self) -> dict[str, int]:
+        return {} if self.by == -1 else {"by": self.by}
 
 
 def skew(index: Sequence[Index]) -> Skew | None:
@@ -49,6 +54,5 @@ def skewed(stored: Value, node: Read, sizes: Sizes) -> Value | None:
     found = skew(node.index)
     if found is None or None in stored.dims:
         return None
-    by = "" if found.by == -1 else f", by={found.by}"
     dims = tuple(found.own if k == found.at else str(i) for k, i in enumerate(node.index))
-    return Value(f"skewed({stored.code}, {found.arguments(dims, sizes)}, {sizes.of(found.own)}{by})", dims)
+    return Value(call("skewed", stored, *found.arguments(dims, sizes), sizes.of(found.own), **found.options), dims)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from derive.backends.code import ALL, REST, Code, Name, Slice, as_code, call, is_place
 from derive.backends.torch.reads.index_tensors import indexed
 from derive.backends.torch.sizes import Sizes
 from derive.backends.turned import forwards
@@ -24,8 +25,8 @@ def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
         return flipped(windowed(stored, straight, sizes), turned)
     parts = [_part(i, d, sizes) for i, d in zip(node.index, stored.dims, strict=True)]
     code = stored
-    if any(part != ":" for part in parts if part != "..."):
-        code = code.method(subscript(parts))
+    if any(part != ALL for part in parts if part != REST):
+        code = code.at(*subscript(parts))
     kept = [(i, d) for i, d in zip(node.index, stored.dims, strict=True) if not (isinstance(i, Window) and not i.steps)]
     dims: list[str] = []
     tail: list[str] = []
@@ -43,39 +44,39 @@ def windowed(stored: Value, node: Read, sizes: Sizes) -> Value:
 def flipped(value: Value, axes: Iterable[str]) -> Value:
     """The value with these dimensions from their other ends."""
     at = [position(value.dims, value.dims.index(a)) for a in axes]
-    return value.method(f".flip({', '.join(map(str, at))})")
+    return value.method("flip", *at)
 
 
-def _part(i: Index, dim: Dim, sizes: Sizes) -> str:
+def _part(i: Index, dim: Dim, sizes: Sizes) -> Code:
     """What stands for an index in a subscript; windows of two axes are slid later."""
     if isinstance(i, Window) and not i.steps:
-        return sizes.number(i.offset)
+        return as_code(sizes.number(i.offset))
     if isinstance(i, Window) and len(i.steps) == 1:
         return span(i, str(dim), sizes)
-    return "..." if isinstance(i, str) and is_pack(i) else ":"
+    return REST if isinstance(i, str) and is_pack(i) else ALL
 
 
-def subscript(parts: list[str]) -> str:
-    """`[…]` without the whole dimensions at its end, nor those between `...` and what is cut."""
+def subscript(parts: Sequence[Code]) -> list[Code]:
+    """The items without the whole dimensions at the end, nor those between `...` and what is cut."""
     parts = list(parts)
     last = parts[-1]
-    while len(parts) > 1 and parts[-1] == ":" and "..." not in parts:
+    while len(parts) > 1 and parts[-1] == ALL and REST not in parts:
         parts.pop()
-    while parts[:2] == ["...", ":"] or (len(parts) > 2 and parts[0] == ":" and parts[1] == "..."):
-        parts.pop(1 if parts[0] == "..." else 0)
-    plain = next((k for k, part in enumerate(parts) if part != ":"), 0)
-    if plain > 2 and last != ":" and "..." not in parts and all(p.isidentifier() or p.isdigit() for p in parts[plain:]):
-        parts[:plain] = ["..."]
-    return f"[{', '.join(parts)}]"
+    while parts[:2] == [REST, ALL] or (len(parts) > 2 and parts[0] == ALL and parts[1] == REST):
+        parts.pop(1 if parts[0] == REST else 0)
+    plain = next((k for k, part in enumerate(parts) if part != ALL), 0)
+    places = all(isinstance(p, Name) or is_place(p) for p in parts[plain:])
+    if plain > 2 and last != ALL and REST not in parts and places:
+        parts[:plain] = [REST]
+    return parts
 
 
-def span(window: Window, dim: str, sizes: Sizes) -> str:
+def span(window: Window, dim: str, sizes: Sizes) -> Slice:
     """The slice `offset + step * axis` for every value of the one axis of a window over a dimension."""
     ((axis, step),) = window.steps
     start = sizes.number(window.offset)
-    if sizes.tight(dim, window) or sizes.ends(dim, window):
-        return f"{'' if start == '0' else start}:" + ("" if step == 1 else f":{step}")
-    return f"{'' if start == '0' else start}:{behind(start, step, sizes.of(axis))}" + ("" if step == 1 else f":{step}")
+    whole = sizes.tight(dim, window) or sizes.ends(dim, window)
+    return Slice("" if start == "0" else start, "" if whole else behind(start, step, sizes.of(axis)), step)
 
 
 def behind(start: str, step: int, places: str) -> str:
@@ -86,11 +87,21 @@ def behind(start: str, step: int, places: str) -> str:
     return str(int(start) + int(length)) if start.isdecimal() and length.isdecimal() else f"{start} + {length}"
 
 
-def sliced(at: int, part: str) -> str:
-    """Subscript code that slices one dimension (negative positions count from the end)."""
-    if at >= 0:
-        return f"[{', '.join([':'] * at + [part])}]"
-    return f"[{', '.join(['...', part] + [':'] * (-at - 1))}]"
+def sliced(value: Value, at: int, part: Code) -> Value:
+    """One dimension sliced (negative positions count from the end)."""
+    return value.at(*[ALL] * at, part) if at >= 0 else value.at(REST, part, *[ALL] * (-at - 1))
+
+
+def stretch(start: str, reach: str) -> Slice:
+    """So many places from one on."""
+    return Slice("", reach) if start == "0" else Slice(start, f"{start} + {reach}")
+
+
+def padded(value: Value, widths: Sequence[str], number: str | None = None) -> Code:
+    """A tensor between zeros, or between others of one number; the widths of its last dimension come first."""
+    while widths[-2:] == ["0", "0"]:
+        widths = widths[:-2]
+    return call("functional.pad", value, f"({', '.join(widths)})", value=number)
 
 
 def reached(step: int, places: str, dilation: int, taps: str) -> str:
@@ -113,11 +124,11 @@ def _slide(code: Value, at: int, dim: str, window: Window, sizes: Sizes) -> tupl
     start = sizes.number(window.offset)
     reach = _sum(1 - dilation, (dilation, sizes.of(fast)))
     if not sizes.tight(dim, window):
-        code = code.method(f".narrow({at}, {start}, {reached(step, sizes.of(slow), dilation, sizes.of(fast))})")
+        code = code.method("narrow", at, start, reached(step, sizes.of(slow), dilation, sizes.of(fast)))
     elif start != "0":
-        code = code.method(sliced(at, f"{start}:"))
-    code = code.method(f".unfold({at}, {reach}, {step})")
-    return (code.method(f"[..., ::{dilation}]") if dilation != 1 else code), slow, fast
+        code = sliced(code, at, Slice(start))
+    code = code.method("unfold", at, reach, step)
+    return (code.at(REST, Slice(step=dilation)) if dilation != 1 else code), slow, fast
 
 
 def _no_value(node: Node, order: Dims) -> Value:

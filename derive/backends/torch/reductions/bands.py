@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from sympy import Expr, Integer
 
-from derive.backends.torch.reads.slices import subscript
+from derive.backends.code import ALL, REST, Each, Item, Slice, as_code
+from derive.backends.torch.reads.slices import padded, subscript
 from derive.backends.values import Dims, Line, Value, is_pack
 from derive.ir.lowering.raising import expanded
 from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied
@@ -70,18 +71,15 @@ def _near(printer: Printer, value: Node, over: str, band: _Band, order: Dims) ->
     if k < 0 or band.at in own or set(inside) != set(own) or any(map(is_pack, axes[k:])):
         return None
     name = printer.unused("near")
+    wide = as_code(f"{name}_padded")
     ends = ["0", "0"] * (len(axes) - k - 1) + [str(band.before), str(band.behind)]
-    padded = f"functional.pad({printer.value(value, inside).code}, ({', '.join(ends)}))"
     at, size = printer.unused("shift"), printer.size(over)
-    pieces = ["..." if is_pack(a) else f"{at} : {at} + {size}" if a == band.at else ":" for a in axes]
-    zeros = f"{printer.like}.new_zeros({', '.join(printer.lengths(axes))})"
+    pieces = [REST if is_pack(a) else Slice(at, f"{at} + {size}") if a == band.at else ALL for a in axes]
     printer.layouts.dims[name] = axes
-    printer.lines += [
-        Line(f"{name}_padded = {padded}"),
-        Line(f"{name} = {zeros}"),
-        Line(f"for {at} in range({band.before + band.behind + 1}):"),
-        Line(f"    {name} += {name}_padded{subscript(pieces)}"),
-    ]
+    printer.line(wide, padded(printer.value(value, inside), ends))
+    printer.line(name, printer.zeros(axes))
+    printer.lines.append(Line(Each(at, str(band.before + band.behind + 1))))
+    printer.line(name, Item(wide, tuple(subscript(pieces))), "+=", depth=1)
     return Read(name, axes)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from derive.backends.values import Line, is_pack
+from derive.backends.code import Name, call
+from derive.backends.values import is_pack
 from derive.ir.nodes.walking import node_axes
 from derive.ir.program import Scatter, Window
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _FEW = 9  # places in a window over which one loop inside another does as well
 
 
-def spread_over_boxes(printer: Printer, s: Scatter, name: str) -> bool:
+def spread_over_boxes(printer: Printer, s: Scatter, name: Name) -> bool:
     """The line that adds a value all over each window; False for other windows, and for those of few places."""
     sides: dict[int, str] = {}
     inner: list[str] = []
@@ -37,8 +38,8 @@ def spread_over_boxes(printer: Printer, s: Scatter, name: str) -> bool:
     axes = node_axes(s.value)
     if not sides or few or set(axes) & set(sides.values()) or any(map(is_pack, inner)):
         return False
-    added = f"spread_over_windows({printer.full(s.value, tuple(inner)).code}, {said(widths)})"
-    printer.lines.append(Line(f"{name} {'=' if s.onto is None else '+='} {added}", str(s)))
+    added = call("spread_over_windows", printer.full(s.value, tuple(inner)), said(widths))
+    printer.line(name, added, "=" if s.onto is None else "+=", str(s))
     return True
 
 

@@ -30,7 +30,7 @@ def filtered(printer: Printer, s: Assign, order: Dims) -> list[Line] | None:
         return None
     if not order == s.axes == plain == printer.layouts[s.name]:
         return None
-    (signal, other), result, name = found, node_axes(s.value), printer.names.get(s.name, s.name)
+    (signal, other), result, name = found, node_axes(s.value), printer.named(s.name)
     if _is_by_tap(printer, roles(signal.index, node_axes(other), result), signal.index):
         return added_in_turns(printer, s.value, plain, name, str(s))
     if _is_by_tap(printer, roles(signal.index, result, node_axes(other)), signal.index):

@@ -12,7 +12,8 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from derive.backends.values import PRODUCT, Dims, Value, is_pack
+from derive.backends.code import call, infix
+from derive.backends.values import Dims, Value, is_pack
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.walking import index_axes
 from derive.ir.program import Call, Index, Merged, Node, Num, Place, Read, Reduce, SizeOf, Window, base
@@ -55,8 +56,8 @@ def sum_of_few(printer: Printer, node: Reduce, body: Value, keepdim: bool) -> Va
     if length is None or not 1 < length <= _FEW or not printer.dtypes.is_real(node.body) or body.boolean:
         return None
     kept: Dims = (None,) if keepdim else ()
-    total = Value(f"sum_of_few({body.code}{', keepdim=True' if keepdim else ''})", (*body.dims[:-1], *kept))
-    return total if node.kind == "sum" else replace(total, code=f"{total.code} / {length}", strength=PRODUCT)
+    total = call("sum_of_few", body, keepdim=True if keepdim else None)
+    return Value(total if node.kind == "sum" else infix("/", total, length), (*body.dims[:-1], *kept))
 
 
 def _at(index: Index, places: dict[str, int], lengths: dict[str, int]) -> Index:

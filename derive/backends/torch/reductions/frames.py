@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from derive.backends.torch.reads.slices import reached, subscript
-from derive.backends.values import Line, Value, is_pack, permute
+from derive.backends.code import ALL, NEW, Item, Name, call
+from derive.backends.torch.reads.slices import reached, stretch, subscript
+from derive.backends.values import Value, is_pack, permute
 from derive.ir.nodes.walking import node_axes
 from derive.ir.program import Scatter, Window
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _FEW = 8  # places in a frame of a known length that a loop adds
 
 
-def frames_added(printer: Printer, s: Scatter, name: str, loops: Mapping[int, tuple[str, int]]) -> bool:
+def frames_added(printer: Printer, s: Scatter, name: Name, loops: Mapping[int, tuple[str, int]]) -> bool:
     """The lines that add frames along the last dimension; False where these are no frames, or one alone."""
     *rest, window = s.slots
     if not isinstance(window, Window) or set(loops) != {len(rest)} or tuple(rest) != s.axes[:-1]:
@@ -33,27 +34,25 @@ def frames_added(printer: Printer, s: Scatter, name: str, loops: Mapping[int, tu
         return False
     frames = permute(_named(printer, s, (*own, place, tap)), axes)
     if len(own) != 1:
-        frames = frames.method(f".flatten(0, {len(own) - 1})" if own else "[None]")
+        frames = frames.method("flatten", 0, len(own) - 1) if own else frames.at(NEW)
     start, size = printer.number(window.offset), printer.size
     whole = printer.sizes.tight(s.axes[-1], window) and start == "0"
     reach = size(s.axes[-1]) if whole else reached(step, size(place), 1, size(tap))
-    added = f"functional.fold({frames.code}, (1, {reach}), (1, {size(tap)}), stride=(1, {step}))"
-    added += "[:, 0, 0]" if own else "[0, 0, 0]"
-    added += f".unflatten(0, ({', '.join(printer.lengths(own))}))" if len(own) > 1 else ""
-    span = ":" if whole else f":{reach}" if start == "0" else f"{start}:{start} + {reach}"
+    folded = call("functional.fold", frames, f"(1, {reach})", f"(1, {size(tap)})", stride=f"(1, {step})")
+    added = Value(folded).at(*([ALL] if own else [0]), 0, 0)
+    added = added.method("unflatten", 0, printer.shape(own)) if len(own) > 1 else added
     if s.onto is None and not whole:
-        zeros = f"{printer.like}.new_zeros({', '.join(printer.lengths(s.axes))})"
-        printer.lines.append(Line(f"{name} = {zeros}"))
-    at = "" if whole else subscript([*(":" for _ in own), span])
-    printer.lines.append(Line(f"{name}{at} {'=' if s.onto is None else '+='} {added}", str(s)))
+        printer.line(name, printer.zeros(s.axes))
+    part = name if whole else Item(name, tuple(subscript([*(ALL for _ in own), stretch(start, reach)])))
+    printer.line(part, added, "=" if s.onto is None else "+=", str(s))
     return True
 
 
 def _named(printer: Printer, s: Scatter, axes: tuple[str, ...]) -> Value:
     """What is added, over these axes, under a name of its own unless it has one."""
     value = printer.full(s.value, axes)
-    if value.code.isidentifier():
+    if isinstance(value.code, Name):
         return value
-    name = printer.unused("patches")
-    printer.lines.append(Line(f"{name} = {value.code}", str(s)))
+    name = Name(printer.unused("patches"))
+    printer.line(name, value, note=str(s))
     return Value(name, value.dims)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from derive.backends.torch.reads.slices import reached, sliced
+from derive.backends.code import ALL, NEW, Slice, as_code, call, method, negative
+from derive.backends.torch.reads.slices import reached, sliced, stretch
 from derive.backends.torch.reductions.boxes import said
-from derive.backends.values import ATOM, UNARY, Value, is_pack, squeeze
+from derive.backends.values import Value, is_pack, squeeze
 from derive.ir.nodes.arithmetic import multiplied
 from derive.ir.program import Node, Read, Reduce, SizeOf, Window
 
@@ -59,9 +60,9 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
         start = printer.number(i.offset)
         if not printer.sizes.tight(str(dims[k]), i):
             reach = reached(step, printer.size(place), d, printer.size(tap))
-            code = code.method(sliced(k, f":{reach}" if start == "0" else f"{start}:{start} + {reach}"))
+            code = sliced(code, k, stretch(start, reach))
         elif start != "0":
-            code = code.method(sliced(k, f"{start}:"))
+            code = sliced(code, k, Slice(start))
         width.append(printer.size(tap))
         stride.append(str(step))
         dilation.append(str(d))
@@ -71,14 +72,14 @@ def pooled(printer: Printer, node: Reduce) -> Value | None:
     sides = range(len(code.dims) - len(width), len(code.dims))
     widths = dict(zip(sides, width, strict=True))
     steps, gaps = (dict(zip(sides, some, strict=True)) for some in (stride, dilation))
-    more = f", steps={said(steps)}" if set(stride) != {"1"} else ""
+    more = {"steps": said(steps) if set(stride) != {"1"} else None}
     if node.kind in _EXTREMA and (node.kind == "amin" or len(width) > 1):
-        more += f", apart={said(gaps)}" if set(dilation) != {"1"} else ""
-        return Value(f"over_windows({_EXTREMA[node.kind]}, {code.code}, {said(widths)}{more})", tuple(out))
+        more["apart"] = said(gaps) if set(dilation) != {"1"} else None
+        return Value(call("over_windows", _EXTREMA[node.kind], code, said(widths), **more), tuple(out))
     if node.kind == "sum" or (node.kind == "mean" and (stride == ["1"] or len(width) > 1)):
-        sums = Value(f"window_sums({code.code}, {said(widths)}{more})", tuple(out))
+        sums = Value(call("window_sums", code, said(widths), **more), tuple(out))
         places = printer.number(multiplied([SizeOf(a) for a in node.axes]))
-        return sums if node.kind == "sum" else sums.method(f".div_({places})")
+        return sums if node.kind == "sum" else sums.method("div_", places)
     return _pool(printer, node.kind, code, (width, stride, dilation), out)
 
 
@@ -87,17 +88,21 @@ def _pool(
 ) -> Value:
     """The call of PyTorch's pool: how wide its windows are, how far they lie from one another, and what is in them."""
     width, stride, dilation = map(_together, windows)
-    options = f", stride={stride}" + (f", dilation={dilation}" if dilation != "1" else "")
-    options += ", divisor_override=1" if kind == "sum" else ""
+    options = {
+        "stride": stride,
+        "dilation": None if dilation == "1" else dilation,
+        "divisor_override": 1 if kind == "sum" else None,
+    }
     pool = f"functional.{'max' if kind in _EXTREMA else 'avg'}_pool{len(windows[0])}d"
     plain = out[: len(out) - len(windows[0])]
-    sign, strength = ("-", UNARY) if kind == "amin" else ("", ATOM)
+    signed = negative if kind == "amin" else as_code
     if len(plain) == 2:
-        return Value(f"{sign}{pool}({sign}{code.code}, {width}{options})", tuple(out), strength)
+        return Value(signed(call(pool, signed(code.code), width, **options)), tuple(out))
     # torch takes rows alone for channels, of which there must be one; it pools behind two dimensions, no more
-    rows = f"{code.code}[:, None]" if len(plain) == 1 else f"{code.code}.flatten(0, {len(plain) - 1})[:, None]"
-    apart = f".unflatten(0, ({', '.join(map(printer.size, plain))}))" if len(plain) > 1 else ""
-    return Value(f"{sign}{pool}({sign}{rows}, {width}{options}).squeeze(1){apart}", tuple(out), strength)
+    rows = (code if len(plain) == 1 else code.method("flatten", 0, len(plain) - 1)).at(ALL, NEW)
+    made = method(call(pool, signed(rows.code), width, **options), "squeeze", 1)
+    apart = method(made, "unflatten", 0, printer.shape(tuple(plain))) if len(plain) > 1 else made
+    return Value(signed(apart), tuple(out))
 
 
 def _together(numbers: list[str]) -> str:

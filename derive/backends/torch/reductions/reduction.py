@@ -19,7 +19,7 @@ from derive.backends.torch.reads.gathers import gathered_column
 from derive.backends.torch.reductions.bands import in_band
 from derive.backends.torch.reductions.few_places import place_by_place, sum_of_few
 from derive.backends.torch.reductions.pools import pooled
-from derive.backends.values import PRODUCT, Dims, Value, is_pack, permute, position, squeeze, swap, unsqueeze
+from derive.backends.values import Dims, Value, is_pack, permute, position, product, squeeze, swap, unsqueeze
 from derive.ir.nodes.arithmetic import multiplied
 from derive.ir.nodes.products import is_matrix_product, numbers_apart, product_factors
 from derive.ir.nodes.walking import by_axes_once, children, index_axes, node_axes
@@ -33,14 +33,14 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     """A reduction, as one call of PyTorch that is all of it where there is one, else of its body."""
     if (scaled := _numbers_in_front(node)) is not None:
         return printer.value(scaled, order)
-    product = convolved(printer, node) or pooled(printer, node) or distances(printer, node, order)
-    product = product or chosen_product(printer, node) or (None if keepdim else polynomial(printer, node, order))
-    if product is not None:
-        return product
+    made = convolved(printer, node) or pooled(printer, node) or distances(printer, node, order)
+    made = made or chosen_product(printer, node) or (None if keepdim else polynomial(printer, node, order))
+    if made is not None:
+        return made
     if not keepdim and (near := in_band(printer, node, order)) is not None:
         return near
     if is_matrix_product(node) or is_by_vector(node):
-        return contraction(node, order, printer.value, printer.as_real, printer.size, printer.known)
+        return contraction(printer, node, order)
     if not keepdim and (each := place_by_place(printer, node)) is not None:
         return printer.value(each, order)
     columns = () if keepdim else _as_columns(printer, node)
@@ -100,14 +100,14 @@ def _whole_reads(node: Node | Index) -> Iterator[Read]:
 def _over_dims(node: Reduce, body: Value, keepdim: bool) -> Value:
     """The call by the positions of the dimensions; without them where all are reduced."""
     places = [i for i, d in enumerate(body.dims) if d in node.axes]
-    where = [position(body.dims, i) for i in places]
-    text = str(where[0]) if len(where) == 1 else f"({', '.join(map(str, where))})"
+    where = [str(position(body.dims, i)) for i in places]
+    text = where[0] if len(where) == 1 else f"({', '.join(where)})"
     if not keepdim and len(places) == sum(d is not None for d in body.dims):
-        return body.method(f".{node.kind}()", ())
-    if keepdim and text:
+        return body.method(node.kind, dims=())
+    if keepdim:
         kept: Dims = tuple(None if d in node.axes else d for d in body.dims)
-        return body.method(f".{node.kind}({text}, keepdim=True)", kept)
-    return body.method(f".{node.kind}({text})", tuple(d for d in body.dims if d not in node.axes))
+        return body.method(node.kind, text, keepdim=True, dims=kept)
+    return body.method(node.kind, text, dims=tuple(d for d in body.dims if d not in node.axes))
 
 
 @dataclass(frozen=True)
@@ -150,20 +150,20 @@ def _row_product(printer: Printer, found: _Row, summed: str, keepdim: bool) -> V
     is_column = row.full is not None and row.full.dims == (*batch, summed, None)
     row = swap(row.full) if is_column and row.full else unsqueeze(row, (*batch, None, summed))
     if dims[-1] == summed:
-        right = right.method(".mT")
-    product = Value(f"{row.inside(PRODUCT)} @ {right.inside(PRODUCT + 1)}", (*batch, None, free), PRODUCT)
+        right = right.field("mT")
+    made = product(row, right, (*batch, None, free))
     if not keepdim:
-        return squeeze(product)
-    return product if dims[-1] == free else product.method(".mT", (*batch, free, None))
+        return squeeze(made)
+    return made if dims[-1] == free else made.field("mT", (*batch, free, None))
 
 
 def _over_pack(printer: Printer, node: Reduce, body: Value) -> Value:
     """`...` is any number of axes: flatten what is summed into one dimension in front."""
     rest = tuple(d for d in body.dims if d not in node.axes)
     if not rest:
-        return body.method(f".{node.kind}()", ())
+        return body.method(node.kind, dims=())
     front = permute(body, (*(d for d in body.dims if d in node.axes), *rest))
-    lengths = ", ".join(printer.size(d) for d in rest if d is not None)
+    lengths = [printer.size(d) for d in rest if d is not None]
     if node.kind == "sum":
-        return front.method(f".sum_to_size({lengths})", rest)
-    return front.method(f".reshape(-1, {lengths}).{node.kind}(0)", rest)
+        return front.method("sum_to_size", *lengths, dims=rest)
+    return front.method("reshape", -1, *lengths).method(node.kind, 0, dims=rest)

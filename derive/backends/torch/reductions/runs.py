@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from derive.backends.code import call
 from derive.backends.values import Dims, Value, align, position
 from derive.ir.nodes.arithmetic import ONE, ZERO, quotient
 from derive.ir.nodes.other_axes import with_axes
@@ -131,5 +132,5 @@ def run_sum(printer: Printer, node: Run, order: Dims) -> Value:
     dims = tuple(d for d in order if d is not None and d in node_axes(node))
     inside = tuple(node.over if d == node.to else d for d in dims)
     body, same = printer.full(node.body, inside), printer.full(node.same, dims)
-    along = f"{position(dims, dims.index(node.to))}{', ahead=True' if node.relation == 'ge' else ''}"
-    return align(Value(f"run_sums({body.code}, {same.code}, {along})", dims), order)
+    ahead = True if node.relation == "ge" else None
+    return align(Value(call("run_sums", body, same, position(dims, dims.index(node.to)), ahead=ahead), dims), order)

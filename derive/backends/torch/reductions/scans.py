@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from derive.backends.torch.reads.slices import padded
 from derive.backends.torch.reductions.runs import BEYOND, ends, in_runs, unmasked, up_to
-from derive.backends.values import ATOM, Value, position
+from derive.backends.values import Value, position
 from derive.contract.masked_sums import as_product, masked_factor
 from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied, quotient
 from derive.ir.nodes.products import by_axes, is_matrix_product, product_factors
@@ -91,8 +92,7 @@ def _largest(node: Reduce, same_length: Callable[[str, str], bool]) -> Node | No
     return Scan(to, over, relation, body, same_length(over, to), node.kind)
 
 
-_CALLS = {"sum": ".cumsum({})", "amax": ".cummax({}).values", "amin": ".cummin({}).values"}
-_FILLED = {"sum": "", "amax": ", value=-math.inf", "amin": ", value=math.inf"}
+_FILLED = {"sum": None, "amax": "-math.inf", "amin": "math.inf"}
 
 
 def running(node: Scan, body: Value, size: Callable[[str], str]) -> Value:
@@ -101,19 +101,23 @@ def running(node: Scan, body: Value, size: Callable[[str], str]) -> Value:
     What leaves its own place out is a running sum of one place more, without the first or the last of its places.
     """
     at = position(body.dims, body.dims.index(node.over))
-    dims, call = tuple(node.to if d == node.over else d for d in body.dims), _CALLS[node.kind].format(at)
-    behind = "0, 0, " * (len(dims) - 1 - dims.index(node.to))
+    dims = tuple(node.to if d == node.over else d for d in body.dims)
+    widths = ["0", "0"] * (len(dims) - 1 - dims.index(node.to))
     longer = "0" if node.equal else f"{size(node.to)} - {size(node.over)}"
 
-    def padded(code: str, before: str, after: str) -> str:
-        ends = f"({behind}{before}, {after}){_FILLED[node.kind]}"
-        return code if before == after == "0" else f"functional.pad({code}, {ends})"
+    def between(value: Value, before: str, after: str) -> Value:
+        is_whole = before == after == "0"
+        return value if is_whole else replace(value, code=padded(value, [*widths, before, after], _FILLED[node.kind]))
+
+    def run(value: Value) -> Value:
+        made = value.method(f"cum{node.kind.removeprefix('a')}", at, dims=dims)
+        return made if node.kind == "sum" else made.field("values")
 
     if node.relation in ("le", "lt"):
-        code = body.inside(ATOM) if node.equal and node.relation == "le" else body.code
-        code = f"{padded(code, '0' if node.relation == 'le' else '1', longer)}{call}"
-        return Value(code if node.relation == "le" else f"{code}.narrow({at}, 0, {size(node.to)})", dims)
-    code = body.inside(ATOM) if node.relation == "ge" else padded(body.code, "0", "1")
-    code = f"{code}.flip({at}){call}.flip({at})"
-    code = code if node.relation == "ge" else f"{code}.narrow({at}, 1, {size(node.to if node.equal else node.over)})"
-    return Value(padded(code, "0", longer), dims)
+        made = run(between(body, "0" if node.relation == "le" else "1", longer))
+        return made if node.relation == "le" else made.method("narrow", at, 0, size(node.to))
+    made = body if node.relation == "ge" else between(body, "0", "1")
+    made = run(made.method("flip", at)).method("flip", at)
+    if node.relation == "gt":
+        made = made.method("narrow", at, 1, size(node.to if node.equal else node.over))
+    return between(made, "0", longer)

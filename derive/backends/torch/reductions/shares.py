@@ -6,13 +6,13 @@ up to ten times as long as of others. It subtracts the largest score of its own 
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Code, Field, Method, call
 from derive.backends.torch.layout import is_product
 from derive.backends.values import Dims, Value, align, position
 from derive.ir.nodes.arithmetic import quotient
@@ -132,9 +132,9 @@ def _is_in_order(printer: Printer, node: Node) -> bool:
     What is computed place by place lies as what it is computed of does, and what is given may lie in any way.
     """
     if isinstance(node, Read):
-        made, start = printer.program.assigned.get(node.name), f"{printer.names.get(node.name, node.name)} = "
-        codes = [line.code.removeprefix(start) for line in printer.lines if line.code.startswith(start)]
-        plain = made is not None and len(codes) == 1 and not _is_turned(codes[0])
+        made, name = printer.program.assigned.get(node.name), printer.named(node.name)
+        lines = [line for line in printer.lines if line.made == name.id]
+        plain = made is not None and len(lines) == 1 and not _is_turned(lines[0].value)
         return plain and _is_in_order(printer, made.value)  # type: ignore[union-attr]
     if isinstance(node, Reduce):
         return is_product(node)
@@ -142,29 +142,22 @@ def _is_in_order(printer: Printer, node: Node) -> bool:
     return bool(large) and all(_is_in_order(printer, a) for a in large)
 
 
-def _is_turned(code: str) -> bool:
+def _is_turned(code: Code) -> bool:
     """Whether what code computes is looked at with its dimensions in another order, and maybe written over then."""
-    node = ast.parse(code, mode="eval").body
-    while isinstance(node, ast.Call | ast.Attribute):
-        if isinstance(node, ast.Attribute) and node.attr in _TURNS:
-            return True
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return False
+    return isinstance(code, Method | Field) and (code.name in _TURNS or _is_turned(code.on))
 
 
 def shares_code(printer: Printer, node: Shares, order: Dims) -> Value:
     """One call of torch; where nothing reads the scores any more, over their memory."""
-    name = "log_softmax" if node.logarithm else "softmax"
+    name = f"torch.{'log_softmax' if node.logarithm else 'softmax'}"
     if len(node.axes) > 1:
         assert isinstance(node.body, Read)
         body = printer.as_real(node.body, printer.value(node.body, node.body.index))  # type: ignore[arg-type]
         first, last = (position(body.dims, body.dims.index(a)) for a in (node.axes[0], node.axes[-1]))
-        flat = body.method(f".flatten({first}, {last})").code
         at = first if first >= 0 else first + len(node.axes) - 1
-        apart = f".unflatten({at}, ({', '.join(map(printer.size, node.axes))}))"
-        return align(Value(f"torch.{name}({flat}, {at}){apart}", body.dims), order)
+        made = Value(call(name, body.method("flatten", first, last), at), body.dims)
+        return align(made.method("unflatten", at, printer.shape(node.axes)), order)
     body = printer.as_real(node.body, printer.value(node.body, order))
     at = position(body.dims, body.dims.index(node.axes[0]))
-    named = isinstance(node.body, Read) and body.owned
-    over = f", out={body.code}" if named and _is_in_order(printer, node.body) else ""
-    return align(Value(f"torch.{name}({body.code}, {at}{over})", body.dims), order)
+    over = isinstance(node.body, Read) and body.owned and _is_in_order(printer, node.body)
+    return align(Value(call(name, body, at, out=body if over else None), body.dims), order)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.code import Item, Name, call, method
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.reductions.runs import BEYOND
 from derive.backends.torch.reductions.taps import at_taps, loops, turn
@@ -43,37 +44,38 @@ def tap_by_tap(printer: Printer, s: Assign, order: Dims) -> list[Line] | None:
 def _over_taps(printer: Printer, s: Assign, node: Reduce, order: Dims) -> list[Line] | None:
     """How many places in each window satisfy a comparison, or the largest or smallest of what stands at them."""
     body, start = (_asked(node.body), None) if node.kind == "sum" else (_compared(printer, node), BEYOND.get(node.kind))
-    name = printer.names.get(s.name, s.name)
+    name = printer.named(s.name)
     each = None if body is None else at_taps(printer, body, name, frozenset(node.axes), order)
     if each is None or set(node_axes(each)) != set(order):
         return None
-    lengths = ", ".join(printer.lengths(order))
-    shape = f"({lengths}{',' if len(order) == 1 else ''})"
-    made = f"new_zeros({lengths})" if start is None else f"new_full({shape}, {printer.number(start)})"
-    lines = [Line(f"{name} = {printer.like}.{made}"), *loops(printer, node.axes)]
+    made = printer.zeros(order)
+    if start is not None:
+        made = method(printer.like, "new_full", printer.shape(order), printer.number(start))
+    around = loops(printer, node.axes)
     printer.spent = frozenset()  # every turn reads what the first one reads
     value = printer.value(each, order).code
-    counted = f" += ({value}).view(torch.int8)"  # added up twice as fast as truth values
-    change = counted if start is None else f" = torch.{_CHOSEN[node.kind]}({name}, {value})"
-    lines.append(Line(f"{'    ' * len(node.axes)}{name}{change}", str(s)))
-    return lines
+    if start is None:  # added up twice as fast as truth values
+        change = Line(method(value, "view", "torch.int8"), name, "+=", str(s), depth=len(around))
+    else:
+        change = Line(call(f"torch.{_CHOSEN[node.kind]}", name, value), name, "=", str(s), depth=len(around))
+    return [Line(made, name), *around, change]
 
 
 def _at_each_tap(printer: Printer, s: Assign, node: Reduce, axes: tuple[str, ...]) -> list[Line] | None:
     """What is made, at each place in a window, of the sum of what a comparison of what windows read chooses there."""
     if node.kind != "sum" or not any(map(_is_chosen, product_factors(node.body))):
         return None
-    name, taps, summed = printer.names.get(s.name, s.name), frozenset(axes), Scal("the sum")
+    name, taps, summed = printer.named(s.name), frozenset(axes), Scal("the sum")
     inner = tuple(a for a in node_axes(node.body) if a not in taps)
     each = at_taps(printer, node.body, name, taps, inner)
     rest = at_taps(printer, put(s.value, node, summed), name, taps, ())
     if each is None or rest is None or set(inner) != set(node.axes) or set(node_axes(each)) != set(inner):
         return None
-    lines = [Line(f"{name} = {printer.like}.new_empty({', '.join(printer.lengths(axes))})"), *loops(printer, axes)]
+    made, around = method(printer.like, "new_empty", *printer.lengths(axes)), loops(printer, axes)
     printer.spent = frozenset()  # every turn reads what the first one reads
     value = printer.value(put(rest, summed, Reduce("sum", node.axes, each)), ()).code
-    lines.append(Line(f"{'    ' * len(axes)}{name}[{', '.join(map(turn, axes))}] = {value}", str(s)))
-    return lines
+    place = Item(name, tuple(Name(turn(a)) for a in axes))
+    return [Line(made, name), *around, Line(value, place, note=str(s), depth=len(around))]
 
 
 def _compared(printer: Printer, node: Reduce) -> Node | None:

@@ -6,16 +6,17 @@ Slices of one place never overlap. A window of one axis is a slice as it is, and
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from derive.backends.code import ALL, REST, Code, Each, Item, Name, Slice, as_code
 from derive.backends.torch.fusions import added_to
 from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reads.slices import behind, flipped, span, subscript
 from derive.backends.torch.reductions.frames import frames_added
 from derive.backends.turned import forwards
-from derive.backends.values import Dims, Line, is_pack, permute, unsqueeze
+from derive.backends.values import Dims, Line, Value, is_pack, permute, unsqueeze
 from derive.ir.nodes.products import is_tensor
 from derive.ir.nodes.walking import index_axes, node_axes, reads, walk
 from derive.ir.program import (
@@ -76,7 +77,7 @@ class _Windows:
         return [axis for axis, _ in self.loops.values()]
 
 
-def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> bool:
+def through_windows(printer: Printer, s: Scatter, name: Name, target: Code) -> bool:
     """Each place in the window adds a slice; False where that is not how this scatter can be written."""
     windows = _Windows.of(printer, s)
     if windows is None:
@@ -85,81 +86,102 @@ def through_windows(printer: Printer, s: Scatter, name: str, target: str) -> boo
         return True
     if frames_added(printer, s, name, windows.loops):
         return True
-    change, own = _change(printer, s, name, windows)
     place = _place(printer, s, windows)
-    if s.onto is None and (place or not change.startswith(" = ")):
-        printer.lines.append(Line(f"{name} = {target}"))
-    indent = ""
-    for axis in windows.taps:
-        printer.lines.append(Line(f"{indent}for {turn(axis)} in range({printer.size(axis)}):"))
-        indent += "    "
-    at = f"[..., {', '.join(map(turn, own))}]" if own else ""
-    printer.lines.append(Line(f"{indent}{name}{place}{change}{at}", str(s)))
+    to = Item(name, tuple(place)) if place else name
+    change = _change(printer, s, name, to, windows)
+    if s.onto is None and (place or change.sign != "="):
+        printer.line(name, target)
+    printer.lines += loops(printer, tuple(windows.taps))
+    printer.lines.append(replace(change, note=str(s), depth=len(windows.taps)))
     return True
 
 
-def _side_by_side(printer: Printer, s: Scatter, name: str, target: str) -> bool:
+def _side_by_side(printer: Printer, s: Scatter, name: Name, target: Code) -> bool:
     """The line that adds windows of which one begins where the other ends, as they lie; False for others.
 
+    They are a view of what is added to; what is the same all over each is repeated along rows, which torch copies fast.
     What is computed at each place of a window is added place by place.
     """
-    if not isinstance(s.value, Read) or any(map(is_pack, s.axes)):
-        return False
     order: list[str] = []
-    pieces, merged = [":"] * len(s.axes), list[int]()
+    windows: dict[int, tuple[str, str]] = {}
     for k, i in enumerate(s.slots):
         steps = printer.sizes.ordered(i) if isinstance(i, Window) and len(i.steps) == 2 else []
-        start = printer.number(i.offset) if isinstance(i, Window) else ""
-        if steps and steps[1][1] == 1 and printer.known(steps[1][0]) == steps[0][1] > 1 and start.isdecimal():
-            merged.append(len(order))
-            order += [axis for axis, _ in steps]
-            pieces[k] = f"{'' if start == '0' else start}:{behind(start, steps[0][1], printer.size(steps[0][0]))}"
+        if steps and steps[1][1] == 1 and printer.known(steps[1][0]) == steps[0][1] > 1:
+            windows[k] = steps[0][0], steps[1][0]
+            order += windows[k]
         elif isinstance(i, str):
             order.append(i)
         else:
             return False
-    if not merged or set(order) != set(node_axes(s.value)) or len(set(order)) < len(order):
+    axes, taps = set(node_axes(s.value)), {tap for _, tap in windows.values()}
+    if not windows or any(map(is_pack, s.axes)) or len(set(order)) < len(order) or not axes <= set(order):
         return False
-    value = printer.full(s.value, tuple(order))
-    for at in reversed(merged):
-        value = value.method(f".flatten({at}, {at + 1})")
+    starts = {k: printer.number(i.offset) for k, i in enumerate(s.slots) if isinstance(i, Window)}
+    if (axes & taps and not isinstance(s.value, Read)) or not all(start.isdecimal() for start in starts.values()):
+        return False
+    pieces: list[Code] = [ALL] * len(s.axes)
+    for k, (place, tap) in windows.items():
+        step = printer.known(tap) or 1
+        pieces[k] = Slice("" if starts[k] == "0" else starts[k], behind(starts[k], step, printer.size(place)))
+    place, tap = list(windows.values())[-1]
+    repeated = order[-1] == tap and tap not in axes and place in axes
+    order = order[:-1] if repeated else order
+    value = printer.value(s.value, tuple(order))
+    value = printer.full(s.value, tuple(order)) if value.boolean or value.weak or value.scalar else value
+    if repeated:
+        value = value.method("repeat_interleave", printer.size(tap), len(value.dims) - 1)
     if s.onto is None:
-        printer.lines.append(Line(f"{name} = {target}"))
-    change = "=" if _nothing_there(printer, s) else "+="
-    printer.lines.append(Line(f"{name}{subscript(pieces)} {change} {value.code}", str(s)))
+        printer.line(name, target)
+    view, onto = Value(Item(name, tuple(subscript(pieces)))), not _nothing_there(printer, s)
+    for window in list(windows.values())[: -1 if repeated else None]:
+        view = view.method("unflatten", order.index(window[0]), printer.shape(window))
+    if isinstance(view.code, Item):
+        printer.line(view.code, value, "+=" if onto else "=", str(s))
+    else:
+        printer.line(None, view.method("add_" if onto else "copy_", value), note=str(s))
     return True
 
 
-def _change(printer: Printer, s: Scatter, name: str, windows: _Windows) -> tuple[str, list[str]]:
-    """What each turn does to its place (` += x`), and the axes of what it adds that are read at the turn's place."""
+def added(printer: Printer, to: Code, node: Node, order: Dims) -> Line:
+    """The line that adds to memory, in one pass where torch has a call for it."""
+    change = added_to(printer, to, node, order)
+    return Line(change) if change is not None else Line(printer.value(node, order).code, to, "+=")
+
+
+def _change(printer: Printer, s: Scatter, name: Name, to: Code, windows: _Windows) -> Line:
+    """What each turn does to its place: `to += x`, with what it adds read at the turn's place."""
     loops, inner, turned = windows.loops, windows.inner, windows.turned
     own = [a for a in windows.taps if a in node_axes(s.value)]  # what is the same in every window is added as it is
     each = at_taps(printer, s.value, name, frozenset(own), inner, s.slots) if own and not turned else None
     if each is not None:
         printer.spent = frozenset()  # every turn reads what the first one reads
-        return added_to(printer, each, inner) or f" += {printer.value(each, inner).code}", []
+        return added(printer, to, each, inner)
+
+    def at_turn(code: Code) -> Code:
+        return Item(code, (REST, *(Name(turn(a)) for a in own))) if own else code
+
     if not loops and not turned and not _nothing_there(printer, s):
         if isinstance(s.value, Call) and s.value.fn == "neg":
-            return f" -= {cast(printer.value(s.value.args[0], inner), printer.like).code}", own
-        if (added := added_to(printer, s.value, inner)) is not None:
-            return added, own
+            return Line(at_turn(cast(printer.value(s.value.args[0], inner), printer.like).code), to, "-=")
+        if (change := added_to(printer, to, s.value, inner)) is not None:
+            return Line(change)
     value = printer.full(s.value, (*inner, *own)) if own or turned else printer.value(s.value, inner)
     share = (flipped(value, turned) if turned else value).code
-    if loops and not share.isidentifier():
-        named = printer.unused("patches" if own else f"{name}_share")
-        printer.lines.append(Line(f"{named} = {share}", str(s)))
-        return f" += {named}", own
-    return f" {'=' if not loops and _nothing_there(printer, s) else '+='} {share}", own
+    if loops and not isinstance(share, Name):
+        named = Name(printer.unused("patches" if own else f"{name}_share"))
+        printer.line(named, share, note=str(s))
+        share = named
+    return Line(at_turn(share), to, "=" if not loops and _nothing_there(printer, s) else "+=")
 
 
-def _place(printer: Printer, s: Scatter, windows: _Windows) -> str:
+def _place(printer: Printer, s: Scatter, windows: _Windows) -> list[Code]:
     """The subscript of what a turn adds to; none where that is the whole tensor."""
-    pieces = [":" if not is_pack(a) else "..." for a in s.axes]
+    pieces: list[Code] = [ALL if not is_pack(a) else REST for a in s.axes]
     for k, i in enumerate(s.slots):
         straight = forwards(i, s.axes[k])[0] if isinstance(i, Window) else None
         if isinstance(straight, Window):
             pieces[k] = _taps_slice(printer, straight, s.axes[k], windows.loops.get(k))
-    return subscript(pieces) if any(p not in (":", "...") for p in pieces) else ""
+    return subscript(pieces) if any(p not in (ALL, REST) for p in pieces) else []
 
 
 def _nothing_there(printer: Printer, s: Scatter) -> bool:
@@ -178,7 +200,7 @@ def _nothing_there(printer: Printer, s: Scatter) -> bool:
 
 
 def at_taps(
-    printer: Printer, value: Node, name: str, taps: frozenset[str], inner: Dims, slots: Iterable[Index] = ()
+    printer: Printer, value: Node, name: Name, taps: frozenset[str], inner: Dims, slots: Iterable[Index] = ()
 ) -> Node | None:
     """A pointwise value at one place in the window; what is small, or the same at all, is computed before the loops.
 
@@ -211,7 +233,7 @@ def at_taps(
         made = printer.value(node, (*plain, *own_taps))
         axes = tuple(d for d in made.dims if d is not None)
         printer.layouts.dims[own] = made.dims
-        printer.lines.append(Line(f"{own} = {made.code}"))
+        printer.line(own, made)
         return Read(own, axes)
 
     return at(value)
@@ -241,12 +263,14 @@ def _laid_by_tap(
         return None
     if tail and ({*rest, *tail} & set(moving) or {*rest, *tail} >= set(inner)):
         return None
-    name = printer.unused(f"{printer.names.get(node.name, node.name)}_by_{'_'.join(own)}".replace("'", "_"))
     dims = (*own, *rest, *tail)
     laid = unsqueeze(permute(printer.stored(node.name), (*own, *rest)), (*own, *rest, *[None] * len(tail)))
-    spread = printer.spread(laid, dims) if tail else laid
-    printer.layouts.dims[name] = dims
-    printer.lines.append(Line(f"{name} = {spread.method('.contiguous()').code}"))
+    spread = (printer.spread(laid, dims) if tail else laid).method("contiguous")
+    made = next((x.made for x in printer.lines if x.value == spread.code and not x.part_of), None)
+    name = made or printer.unused(f"{printer.named(node.name)}_by_{'_'.join(own)}".replace("'", "_"))
+    if made is None:
+        printer.layouts.dims[name] = dims
+        printer.line(name, spread)
     return Read(name, dims)
 
 
@@ -257,7 +281,7 @@ def turn(axis: str) -> str:
 
 def loops(printer: Printer, axes: tuple[str, ...]) -> list[Line]:
     """A loop over the places of each axis, one inside another."""
-    return [Line(f"{'    ' * k}for {turn(axis)} in range({printer.size(axis)}):") for k, axis in enumerate(axes)]
+    return [Line(Each(turn(axis), printer.size(axis)), depth=k) for k, axis in enumerate(axes)]
 
 
 def _at_tap(i: Index, taps: frozenset[str]) -> Index:
@@ -278,10 +302,10 @@ def _at_tap(i: Index, taps: frozenset[str]) -> Index:
     return Window(tuple(st for st in i.steps if st[0] not in taps), offset)
 
 
-def _taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | None) -> str:
+def _taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int] | None) -> Code:
     """The slice of a window along a dimension; of one that is looped over, at the loop's place."""
     if not window.steps:
-        return printer.number(window.offset)
+        return as_code(printer.number(window.offset))
     if fast is None:
         return span(window, dim, printer.sizes)
     axis, dilation = fast
@@ -289,4 +313,4 @@ def _taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int
     start = turn(axis) if dilation == 1 else f"{dilation} * {turn(axis)}"
     offset = printer.number(window.offset)
     start = start if offset == "0" else f"{offset} + {start}"
-    return f"{start}:{behind(start, step, printer.size(slow))}" + ("" if step == 1 else f":{step}")
+    return Slice(start, behind(start, step, printer.size(slow)), step)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from derive.backends.torch.fusions import added_to
+from derive.backends.code import ALL, Item, Name, method
 from derive.backends.torch.layout import is_product
 from derive.backends.torch.memory import is_wide
 from derive.backends.torch.reads.slices import subscript
-from derive.backends.torch.reductions.taps import at_taps, loops, turn
+from derive.backends.torch.reductions.taps import added, at_taps, loops, turn
 from derive.backends.values import Dims, Line, is_pack
 from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.substituting import put
@@ -30,21 +30,21 @@ def summed_in_turns(printer: Printer, s: Assign, order: Dims) -> list[Line] | No
     """The lines of an assignment that is such a sum; None for any other."""
     if not isinstance(s.value, Reduce) or not order == s.axes == printer.layouts[s.name]:
         return None
-    return _in_turns(printer, s.value, order, printer.names.get(s.name, s.name), str(s))
+    return _in_turns(printer, s.value, order, printer.named(s.name), str(s))
 
 
 def with_sums_in_turns(printer: Printer, s: Assign) -> Assign:
     """The assignment with each such sum inside it made before, under a name of its own."""
     for node in [n for n in walk(s.value) if isinstance(n, Reduce) and n != s.value]:
         axes, name = tuple(a for a in s.axes if a in node_axes(node)), printer.unused("sums")
-        if (lines := _in_turns(printer, node, axes, name)) is not None:
+        if (lines := _in_turns(printer, node, axes, Name(name))) is not None:
             printer.lines += lines
             printer.layouts.dims[name] = axes
             s = replace(s, value=put(s.value, node, Read(name, axes)))
     return s
 
 
-def _in_turns(printer: Printer, node: Reduce, order: Dims, name: str, said: str = "") -> list[Line] | None:
+def _in_turns(printer: Printer, node: Reduce, order: Dims, name: Name, said: str = "") -> list[Line] | None:
     axes, body = tuple(a for a in order if a is not None), node_axes(node.body)
     taps = _taps(printer, node)
     if not taps or axes != order or set(axes) != set(body) - set(node.axes) or any(map(is_pack, body)):
@@ -95,33 +95,32 @@ def _is_made_anyway(printer: Printer, node: Reduce) -> bool:
     return apart or any(set(node_axes(f)) == whole for f in factors)
 
 
-def added_in_turns(printer: Printer, node: Reduce, axes: tuple[str, ...], name: str, said: str) -> list[Line] | None:
+def added_in_turns(printer: Printer, node: Reduce, axes: tuple[str, ...], name: Name, said: str) -> list[Line] | None:
     """The lines that add up what a sum takes at each place in a window, a slice in each turn."""
     each = at_taps(printer, node.body, name, frozenset(node.axes), axes)
     if each is None:
         return None
-    made = Line(f"{name} = {printer.like}.new_zeros({', '.join(printer.lengths(axes))})")
     around = loops(printer, node.axes)
     printer.spent = frozenset()  # every turn reads what the first one reads
-    change = added_to(printer, each, axes) or f" += {printer.value(each, axes).code}"
-    return [made, *around, Line(f"{'    ' * len(around)}{name}{change}", said)]
+    change = added(printer, name, each, axes)
+    return [Line(printer.zeros(axes), name), *around, replace(change, note=said, depth=len(around))]
 
 
 def made_in_turns(
-    printer: Printer, node: Reduce, axes: tuple[str, ...], own: tuple[str, ...], name: str, said: str
+    printer: Printer, node: Reduce, axes: tuple[str, ...], own: tuple[str, ...], name: Name, said: str
 ) -> list[Line] | None:
     """The lines that make a sum for each place in a window, which are `own` of its axes."""
     inner = tuple(a for a in node_axes(node.body) if a not in own)
     each = at_taps(printer, node.body, name, frozenset(own), inner) if own else None
     if each is None or set(node_axes(each)) != set(inner):
         return None
-    made = Line(f"{name} = {printer.like}.new_empty({', '.join(printer.lengths(axes))})")
+    made = Line(method(printer.like, "new_empty", *printer.lengths(axes)), name)
     around = loops(printer, own)
     printer.spent = frozenset()  # every turn reads what the first one reads
     kept = tuple(a for a in axes if a not in own)
     value = printer.value(_in_two(node, each, inner, kept), kept).code
-    place = subscript([turn(a) if a in own else ":" for a in axes])
-    return [made, *around, Line(f"{'    ' * len(around)}{name}{place} = {value}", said)]
+    place = subscript([Name(turn(a)) if a in own else ALL for a in axes])
+    return [made, *around, Line(value, Item(name, tuple(place)), note=said, depth=len(around))]
 
 
 def _in_two(node: Reduce, each: Node, inner: tuple[str, ...], kept: tuple[str, ...]) -> Reduce:

@@ -1,0 +1,161 @@
+"""Every order on the first one's road: the derived programs as ops, whose derivation is the next order's.
+
+No second chain rule. The second derivative is the derivation of the map from inputs and cotangents to gradients,
+forward included: what the first order saves is a function of the inputs there. The backward is linear in its
+cotangents, so that the tangent map (JVP) is its adjoint by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from sympy import Expr, Mul
+
+from derive.catalogue import load_text
+from derive.ir.equations import Op, Operand
+from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.substituting import under_names
+from derive.ir.nodes.walking import walk
+from derive.ir.program import Program, SizeOf, base
+from derive.ir.terms.axes import PACK_NAME, Axis, Size
+from derive.ir.terms.choices import Where
+from derive.ir.terms.elements import At
+from derive.ir.terms.names import free_name
+from derive.notation.printed import Printable, own_axes, spec_file
+from derive.pipeline import Derivation, derivation_of
+
+
+@lru_cache(maxsize=256)
+def gradient_op(op: Op) -> Op:
+    """`NAME_gradients`: from the inputs and the cotangents to the gradients. Raises DeriveError where it is no op."""
+    d = derivation_of(op)
+    return _read(gradients(d), d)
+
+
+@lru_cache(maxsize=256)
+def tangent_op(op: Op) -> Op:
+    """`NAME_jvp`: from the inputs and a tangent of each to the tangents of the outputs. Raises DeriveError likewise."""
+    d = derivation_of(op)
+    return _read(tangents(d), d)
+
+
+def specs(d: Derivation) -> str:
+    """The text of three ops: the backward as it is called, the map from inputs and cotangents to gradients, the JVP."""
+    return spec_file((backward(d), gradients(d), tangents(d)), fixed(d.named))
+
+
+def backward(d: Derivation) -> Printable:
+    """`NAME_backward`: from cotangents and saved tensors, and inputs that only tell a length, to the gradients."""
+    program = replace(d.backward, name=f"{d.op.name}_backward")
+    operands = [_operand(d, name, axes) for name, axes in program.given]
+    operands += [o for o in d.op.operands if o.name in program.scalars]
+    operands += _telling(d.op, {base(a) for o in operands for a in map(str, o.axes)}, _axes(program, operands))
+    return Printable(program, tuple(operands), lengths(d.named))
+
+
+def gradients(d: Derivation) -> Printable:
+    """`NAME_gradients`: from the inputs and the cotangents to the gradients."""
+    operands = (*d.op.operands, *(_operand(d, name, axes) for name, axes in _cotangents(d)))
+    return Printable(_joined(d, d.backward, f"{d.op.name}_gradients", operands), operands, lengths(d.named))
+
+
+def tangents(d: Derivation) -> Printable:
+    """`NAME_jvp`: from the inputs and their tangents, `tx` of `x`, to the tangents of the outputs."""
+    of = gradient_op(d.op)
+    fixed_inputs = {o.name for o in d.op.differentiable}
+    operands = tuple(replace(o, kind="constant") if o.name in fixed_inputs else o for o in of.operands)
+    own = derivation_of(replace(of, operands=operands))
+    taken = {*own.forward.names, *own.backward.names, *(o.name for o in of.operands)}
+    of_inputs = zip((c.target.name for c in own.steps.cotangents), d.op.differentiable, strict=True)
+    of_outputs = zip(own.backward.returns, d.op.outputs, strict=True)
+    names: dict[str, str] = {}
+    for old, whose in (*((name, o.name) for name, o in of_inputs), *of_outputs):
+        names[old] = free_name(f"t{whose}", taken)
+        taken.add(names[old])
+    own_tangents = (replace(_operand(own, name, axes), name=names[name]) for name, axes in _cotangents(own))
+    operands = (*d.op.operands, *own_tangents)
+    backward = replace(
+        own.backward,
+        given=tuple((names.get(n, n), axes) for n, axes in own.backward.given),
+        statements=tuple(under_names(s, names) for s in own.backward.statements),
+        returns=tuple(names.get(n, n) for n in own.backward.returns),
+    )
+    program = _joined(own, backward, f"{d.op.name}_jvp", operands)
+    return Printable(program, operands, {**lengths(d.named), **lengths(own.named)})  # no cotangent tells an axis here
+
+
+def _cotangents(d: Derivation) -> list[tuple[str, tuple[str, ...]]]:
+    """What the backward is given for the outputs, with its axes."""
+    names = {c.target.name for c in d.steps.cotangents}
+    return [(name, axes) for name, axes in d.backward.given if name in names]
+
+
+def _joined(d: Derivation, backward: Program, name: str, operands: tuple[Operand, ...]) -> Program:
+    """The forward and a backward as one program of these operands, without what nothing reads."""
+    given, known = {**dict(d.forward.given), **dict(backward.given)}, [o.name for o in operands if o.is_tensor]
+    return without_unread(
+        replace(
+            backward,
+            name=name,
+            given=tuple((n, given[n]) for n in known if n in given),
+            scalars=tuple(o.name for o in d.op.operands if o.kind == "scalar"),
+            statements=(*d.forward.statements, *backward.statements),
+        )
+    )
+
+
+def _read(p: Printable, d: Derivation) -> Op:
+    """A program printed and read."""
+    (op,) = load_text(spec_file([p], fixed(d.named)), p.program.name)
+    return op
+
+
+def _operand(d: Derivation, name: str, axes: tuple[str, ...]) -> Operand:
+    """A tensor that a program is given, as an input of a spec."""
+    known, made = d.op.operand(name), d.named.equation(name)
+    if known is not None:
+        return replace(known, assumed=None)
+    over = None
+    if made is not None and made.target.is_integer:
+        chosen = made.body.args[1] if isinstance(made.body, Where) else made.body
+        of = d.op.operand(chosen.name) if isinstance(chosen, At) else None
+        over = of.ranges_over if of is not None else made.axes[0]
+    mask = any(s.label == name and s.element == "mask" for s in d.saved)
+    kind = "constant" if mask else "tensor" if over is None else "index"
+    return Operand(name, kind, tuple(map(Axis, axes)), over)
+
+
+def _telling(op: Op, known: set[str], used: Iterable[str]) -> Iterator[Operand]:
+    """The inputs that tell the lengths of axes which nothing else tells."""
+    for rule in op.sizes:
+        axis = rule.axis.base
+        if axis in used and axis not in known and rule.axis.fixed is None and rule.formula is None:
+            own = op.operand(rule.given or rule.operand or "")
+            if own is not None:
+                known |= {a.base for a in own.axes} | {axis}
+                yield replace(own, kind="constant" if own.is_tensor else own.kind, assumed=None)
+
+
+def _axes(program: Program, operands: Iterable[Operand]) -> set[str]:
+    """The axes that a program names, and those of their lengths."""
+    parts = (part for s in program.statements for part in (s.value, *s.axes, *s.slots))
+    names = (a for part in parts for n in walk(part) for a in ((n.axis,) if isinstance(n, SizeOf) else own_axes(n)))
+    return {o.ranges_over.base for o in operands if o.ranges_over is not None} | set(map(base, names))
+
+
+def fixed(op: Op) -> dict[str, int]:
+    """The axes whose length is a number."""
+    return {r.axis.base: r.axis.fixed for r in op.sizes if r.axis.fixed is not None}
+
+
+def lengths(op: Op) -> dict[str, Expr]:
+    """The lengths that no input is asked for, and those that inputs must have."""
+    found = {r.axis.base: r.formula for r in op.sizes if r.formula is not None and r.axis.fixed is None}
+    for r in op.requirements:
+        if r.relation == "==" and isinstance(r.left, Size):
+            known = {Size(Axis(a)): n for a, n in found.items()}
+            found |= {} if r.right.xreplace(known).has(r.left) else {r.left.axis.base: r.right}
+    merged = {name: Mul(*map(Size, axes)) for name, axes in op.merged.items()}
+    return {a: n for a, n in (found | merged).items() if a != PACK_NAME}

@@ -1,1 +1,0 @@
-"""Choices by a condition."""
