@@ -9,7 +9,6 @@ from derive.ir.equations import Op
 from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
 from derive.rules.index.before_windows import made_before_padding, made_before_windows
-from derive.rules.index.merged_apart import merged_apart
 from derive.rules.index.padding import padded
 from derive.rules.index.peeling import peeled, said_for_each_place
 from derive.rules.index.selections import selected
@@ -69,7 +68,6 @@ TENSORS: tuple[Rewriting, ...] = (
     with_deviations,  # of sums that are one tensor
     made_before_windows,
     made_before_padding,
-    merged_apart,
 )
 """What has a name, and is computed once, before what reads it in several places."""
 

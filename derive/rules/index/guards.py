@@ -200,6 +200,15 @@ def guards_of_places(equations: Iterable[Equation]) -> dict[str, Equation]:
     return {e.name: e for e in equations if e.guard and isinstance(e.body, Where)}
 
 
+def window_of(i: Expr, guards: Mapping[str, Equation]) -> tuple[Basic, Expr] | None:
+    """The condition under which a guarded place is inside, and the axis arithmetic that it stands for."""
+    guard = guards.get(i.name) if isinstance(i, At) else None
+    if guard is None or not isinstance(i, At):
+        return None
+    condition, window = (at_index(part, guard.axes, i.index) for part in guard.body.args[:2])
+    return condition, window
+
+
 def without_guards(
     op: Op, equations: Sequence[Equation], sizes: Iterable[SizeRule], needs: Iterable[Requirement]
 ) -> Op:
@@ -222,8 +231,7 @@ def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:
     guards = guards_of_windows(equations)
 
     def written(expr: Expr) -> Expr:
-        own = {at: guards[at.name] for at in expr.atoms(At) if at.name in guards}
-        return expr.xreplace({at: at_index(g.body.args[1], g.axes, at.index) for at, g in own.items()})
+        return expr.xreplace({at: own[1] for at in expr.atoms(At) if (own := window_of(at, guards)) is not None})
 
     return tuple(replace(e, body=written(e.body)) for e in equations if e.name not in guards)
 

@@ -20,11 +20,11 @@ from derive.facts.values import chosen
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
 from derive.ir.terms.axes import Axis, Size, free_axes
 from derive.ir.terms.choices import Concat, Where, conjuncts
-from derive.ir.terms.elements import At, Delta, Tensor, at_index
+from derive.ir.terms.elements import At, Delta, Tensor
 from derive.ir.terms.indices import Prefix
 from derive.ir.terms.names import new_name
 from derive.ir.terms.windows import affine, is_window
-from derive.rules.index.guards import guards_of_windows, without_guards
+from derive.rules.index.guards import guards_of_windows, window_of, without_guards
 
 _Slots = dict[int, Expr]
 """By its position, the window that a dimension is read through."""
@@ -93,16 +93,8 @@ class _Padding:
         """The dimensions that a read goes through guarded windows of, if a padded tensor may be read in its stead."""
         if at.tensor.is_integer or not all(isinstance(d, Axis) for d in self.dims[at.name]):
             return {}
-        slots = {s: self.window(i) for s, i in enumerate(at.index)}
-        found = {s: i for s, i in slots.items() if i is not None}
+        found = {s: own[1] for s, i in enumerate(at.index) if (own := window_of(i, self.guards)) is not None}
         return found if all(_before(i) is not None for i in found.values()) else {}
-
-    def window(self, index: Expr) -> Expr | None:
-        """The axis arithmetic that a guarded place stands for."""
-        guard = self.guards.get(index.name) if isinstance(index, At) else None
-        if guard is None or not isinstance(index, At):
-            return None
-        return at_index(guard.body.args[1], guard.axes, index.index)
 
     def pad(self, tensor: Tensor, fill: Expr, reader: Equation) -> _Padded | None:
         """How far a tensor must be padded for all that reads it through guarded windows."""
@@ -231,8 +223,7 @@ def _is_affine(i: Expr) -> bool:
 
 def _moved(i: Expr, by: Expr) -> Expr:
     """An index that many places further on; an axis alone reads the first places of what is longer."""
-    moved = expand((i.args[0] if isinstance(i, Prefix) else i) + by)
-    return Prefix(moved) if isinstance(moved, Axis) else moved
+    return Prefix(expand((i.args[0] if isinstance(i, Prefix) else i) + by))
 
 
 def _ends(i: Expr, dim: Expr) -> tuple[Expr, Expr]:

@@ -25,10 +25,10 @@ from derive.facts.lengths.sizes import dimensions, size_of
 from derive.ir.equations import Equation, Op, Requirement, SizeRule
 from derive.ir.terms.axes import Axis, Rest, Size, free_axes
 from derive.ir.terms.choices import Concat, Where, conjuncts
-from derive.ir.terms.elements import At, Delta, Tensor, at_index, reads_of
+from derive.ir.terms.elements import At, Delta, Tensor, reads_of
 from derive.ir.terms.indices import Merge, Part, Prefix
 from derive.ir.terms.names import free_name, new_name
-from derive.rules.index.guards import guards_of_places, with_lengths, without_guards
+from derive.rules.index.guards import guards_of_places, window_of, with_lengths, without_guards
 
 
 def peeled(op: Op) -> Op:
@@ -98,7 +98,7 @@ class _Peeling:
         return At(at.tensor, *(self._index(i, places, held) for i in at.index))
 
     def _index(self, i: Expr, places: Mapping[Basic, Expr], held: Collection[Basic]) -> Expr:
-        found = self.window(i)
+        found = window_of(i, self.guards)
         if found is not None and set(conjuncts(found[0])) <= set(held):
             i = found[1]
         if isinstance(i, At):
@@ -107,18 +107,10 @@ class _Peeling:
         there = expand(plain.xreplace(places)) if free_axes(i) & places.keys() else i
         return Prefix(there) if there != i else there
 
-    def window(self, i: Expr) -> tuple[Basic, Expr] | None:
-        """The condition under which a guarded place is inside, and the axis arithmetic that it stands for."""
-        if not isinstance(i, At) or i.name not in self.guards:
-            return None
-        guard = self.guards[i.name]
-        condition, window = (at_index(part, guard.axes, i.index) for part in guard.body.args[:2])
-        return condition, window
-
     def windows(self, value: Expr, axes: Set[Axis]) -> Iterator[tuple[Basic, Expr]]:
         """The guarded places that a value is read at along these axes."""
         for i in (i for at in value.atoms(At) for i in at.index if free_axes(i) & axes):
-            if (found := self.window(i)) is not None:
+            if (found := window_of(i, self.guards)) is not None:
                 yield found
 
     def need(self, what: str, length: Expr, least: Expr, e: Equation, where: str = "") -> None:
@@ -222,7 +214,7 @@ class _Choices(_Peeling):
     def inside(self, at: At) -> list[Expr]:
         """What is at least 0 where a read through guarded windows is inside."""
         dims = zip(at.index, self.dims[at.name], strict=True)
-        found = [(own[1], dim) for i, dim in dims if (own := self.window(i)) is not None]
+        found = [(own[1], dim) for i, dim in dims if (own := window_of(i, self.guards)) is not None]
         return [expand(gap) for i, dim in found for gap in (i, size_of(dim) - 1 - i)]
 
 
@@ -331,7 +323,7 @@ class _Joined(_Peeling):
         """A value at the places of a segment, its windows read as they are; None where one may leave its axis."""
         asked = {c for condition, _ in self.windows(value, {s.axis}) for c in conjuncts(condition)}
         there = self.moved(value, {s.axis: place}, [c for c in asked if s.holds(c)])
-        guarded = any(self.window(i) for at in there.atoms(At) for i in at.index if not free_axes(i))
+        guarded = any(window_of(i, self.guards) for at in there.atoms(At) for i in at.index if not free_axes(i))
         return None if guarded or s.axis in free_axes(there) else there
 
     def ask(self, value: Expr, e: Equation) -> None:
