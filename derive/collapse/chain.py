@@ -19,7 +19,7 @@ from derive.collapse.inversions import Inversion
 from derive.collapse.known import Gathers, Sums, cancelled, use_gathers
 from derive.collapse.left_over import left_over, marked
 from derive.collapse.masked import Masked, use_masked
-from derive.collapse.raised import Bases, raised
+from derive.collapse.raised import raised
 from derive.collapse.relations import Relations, use_relations
 from derive.collapse.sides_taken import Extrema, use_sides
 from derive.collapse.supports import Support, reason_of, without_masks
@@ -102,7 +102,6 @@ class Laws:
     extrema: Extrema = field(default_factory=dict)
     totals: dict[str, Total] = field(default_factory=dict)
     values: Facts = field(default_factory=Facts)  # of the forward, where its inputs are finite
-    bases: Bases = field(default_factory=dict)
     memo: Memo = field(default_factory=dict, compare=False)
 
 
@@ -208,7 +207,7 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
     yield "factor", value, "; ".join(factors)
     value, used = use_relations(normal(value), laws.relations)
     yield "relation", value, "; ".join(str(r) for r in used)
-    value, powers = raised(value, laws.bases)
+    value, powers = raised(value)
     yield "power", value, "; ".join(powers)
     for row in SHORTER:
         value, why = rewritten(value, (row,), laws.names)

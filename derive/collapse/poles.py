@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sympy import Expr, Function, Mul, Not, S
 
 from derive.adjoint.chain_rule import Adjoint, Contribution, Stepwise
+from derive.collapse.supports import masked_side
 from derive.facts.interpreter import POSITIVE, Facts, facts_by
 from derive.facts.values import May
 from derive.ir.equations import Op
@@ -53,7 +54,7 @@ def with_poles_inside(steps: Stepwise) -> Stepwise:
         adjoint = adjoint if changed == adjoint.contributions else replace(adjoint, contributions=changed)
         adjoints.append(adjoint)
         value = _in_full(adjoint.value, masked)
-        if any(map(_is_choice, Mul.make_args(value))):
+        if any(map(masked_side, Mul.make_args(value))):
             name = adjoint.target.name
             reads = sum(name in {at.name for at in c.value.atoms(At)} for a in steps.adjoints for c in a.contributions)
             masked[name] = _Masked(adjoint.axes, value, reads)
@@ -73,7 +74,8 @@ def _product(f: Expr, masked: dict[str, _Masked], known: _Known) -> Expr:
     full = list(Mul.make_args(_in_full(of, masked)))
     rest = [g for g in f.args if g != of]
     found = [g for g in rest if _is_pole(g, known)]
-    choices = [g for g in full if _is_choice(g) and any(_keeps_from(g, pole, known) for pole in found)]
+    sides = {g: side for g in full if (side := masked_side(g)) is not None}
+    choices = [g for g in sides if any(_keeps_from(g, pole, known) for pole in found)]
     axes = set().union(*(free_axes(g.args[0]) for g in choices))
     poles = [g for g in found if axes <= free_axes(g)]
     if not choices or not poles:
@@ -83,9 +85,9 @@ def _product(f: Expr, masked: dict[str, _Masked], known: _Known) -> Expr:
         full = [S.One]
     else:
         near = [g for g in full if g not in choices and axes <= free_axes(g)]  # what they may cancel
-        value, full = Mul(*(_kept(g) for g in choices), *near, *poles), [g for g in full if g not in near]
+        value, full = Mul(*(sides[g].value(g) for g in choices), *near, *poles), [g for g in full if g not in near]
     for g in reversed(choices):
-        value = Where(g.args[0], value, S.Zero) if g.args[2] == 0 else Where(g.args[0], S.Zero, value)
+        value = sides[g].masked(value)
     return Mul(*(g for g in full if g not in choices), *(g for g in rest if g not in poles), value)
 
 
@@ -125,14 +127,6 @@ def _in_full(value: Expr, masked: dict[str, _Masked]) -> Expr:
         for g in Mul.make_args(value)
     )
     return Mul(*factors)
-
-
-def _is_choice(value: Expr) -> bool:
-    return isinstance(value, Where) and (value.args[1] == 0) != (value.args[2] == 0)
-
-
-def _kept(choice: Expr) -> Expr:
-    return choice.args[1] if choice.args[2] == 0 else choice.args[2]
 
 
 def _is_pole(value: Expr, known: _Known) -> bool:

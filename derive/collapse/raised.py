@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sympy import Expr, Mul, S
 
-from derive.ir.equations import Equation, Op, inline
-from derive.ir.terms.axes import Axis
 from derive.ir.terms.choices import Where
-from derive.ir.terms.elements import At, Delta
 from derive.ir.terms.functions import is_zero, power
 
-Bases = Mapping[str, Equation]
-"""The tensors of the forward that are products or quotients, which a power may be of by their name."""
 
-
-def bases(op: Op) -> Bases:
-    """Those of an op."""
-    return {e.name: e for e in op.equations if e.kind is None and e.is_plain and isinstance(e.body, Mul)}
-
-
-def raised(value: Expr, known: Bases) -> tuple[Expr, tuple[str, ...]]:
+def raised(value: Expr) -> tuple[Expr, tuple[str, ...]]:
     """A value with every slope of a power that its base multiplies as the power, and which these are."""
     used: dict[str, None] = {}
 
@@ -32,9 +19,7 @@ def raised(value: Expr, known: Bases) -> tuple[Expr, tuple[str, ...]]:
                 rest = Mul(*(g for g in product.args if g is not f))
                 if exponent is None or not _is_slope(f, slope, exponent, rest):
                     continue
-                ways = ((r, b) for r in (rest, _at_deltas(rest)) for b in (base, _named(base, known)))
-                left = next((left for r, b in ways if (left := _divided(r, b)) is not None), None)
-                if left is not None:
+                if (left := _divided(rest, base)) is not None:
                     used[f"{base} is what the power {slope} is of"] = None
                     return left * f.xreplace({slope: power(base, exponent)})
         return product
@@ -57,19 +42,6 @@ def _is_slope(f: Expr, slope: power, exponent: Expr, rest: Expr) -> bool:
     if f == slope:
         return isinstance(slope.args[1], Where) or exponent in Mul.make_args(rest)
     return isinstance(f, Where) and f.args[:2] == (is_zero(exponent), S.Zero) and slope in Mul.make_args(f.args[2])
-
-
-def _named(base: Expr, known: Bases) -> Expr:
-    return inline(base, known) if isinstance(base, At) else base
-
-
-def _at_deltas(product: Expr) -> Expr:
-    """A product with what a delta multiplies at the place that it says: `p[c]*delta(y, c)` is `p[y]*delta(y, c)`."""
-    factors = Mul.make_args(product)
-    deltas = [f for f in factors if isinstance(f, Delta)]
-    sides = (s for d in deltas for s in (d.args, d.args[::-1]))
-    places = {a: i for a, i in sides if isinstance(a, Axis) and not isinstance(i, Axis)}
-    return Mul(*(f if f in deltas else f.xreplace(places) for f in factors))
 
 
 def _divided(product: Expr, base: Expr) -> Expr | None:

@@ -15,7 +15,6 @@ from derive.collapse.inversions import Inversion, definitions_of, inversions, su
 from derive.collapse.known import gathers, sums_before
 from derive.collapse.local_search import Candidate
 from derive.collapse.masked import masked
-from derive.collapse.raised import bases
 from derive.collapse.relations import Relation, by_names, of_what_is_chosen, relations
 from derive.collapse.saving import Kept, Policy, reached
 from derive.collapse.segments import segments
@@ -63,7 +62,7 @@ def search(steps: Stepwise, policy: Policy, told: Told = silent) -> Closed:
     everywhere = undivided(by_names(identities), divisors(steps))
     facts = Laws(
         valid, everywhere, supports(steps.op), names_of(steps.op), forced(steps), gradients, masked(steps.op),
-        values=facts_of(steps.op), extrema=extrema(steps.op), bases=bases(steps.op),
+        values=facts_of(steps.op), extrema=extrema(steps.op),
     )  # fmt: skip
     steps, gone = vanishing(steps, replace(facts, totals=totals(steps.op), gathers=gathers(steps.op)))
     laws = replace(facts, relations=by_names(identities), subtracted=lossy, sums=sums_before(steps))

@@ -38,6 +38,10 @@ class Side:
         """What a choice by this condition is on this side."""
         return choice.args[1] if self.holds else choice.args[2]
 
+    def masked(self, value: Expr) -> Expr:
+        """The value on this side, 0 on the other."""
+        return Where(self.condition, *((value, S.Zero) if self.holds else (S.Zero, value)))
+
     def at(self, places: dict[Axis, Expr]) -> Side:
         return Side(self.condition.xreplace(places), self.holds)
 

@@ -8,8 +8,8 @@ from itertools import count
 
 from sympy import Expr, Integer, Mul
 
+from derive.facts.lengths.short_axes import filters, queries, taps
 from derive.facts.lengths.sizes import closed
-from derive.facts.lengths.window_axes import filters, queries, taps
 from derive.ir.equations import Op
 from derive.ir.lowering.raising import raised
 from derive.ir.program import Node, Num, SizeOf, Window, base

@@ -8,8 +8,7 @@ from functools import partial
 from derive.ir.equations import Op
 from derive.rules.expressions import by_rows
 from derive.rules.index.before_gathers import made_before_gathers
-from derive.rules.index.before_padding import made_before_padding
-from derive.rules.index.before_windows import made_before_windows
+from derive.rules.index.before_windows import made_before_padding, made_before_windows
 from derive.rules.index.merged_apart import merged_apart
 from derive.rules.index.padding import padded
 from derive.rules.index.peeling import peeled, said_for_each_place

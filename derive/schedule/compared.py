@@ -155,9 +155,12 @@ def half_of(value: Node, step: Node) -> Node:
         if (found := _in_factor(value, partial(law, step=step))) is not None:
             return found
     number, rest = number_apart(value)
+    if rest == ONE:
+        return Call("mul", (Num(number / 2), step))
     if abs(number.numerator) == 1:
-        return times(number / 2, Call("mul", (rest, step)))
-    return Call("mul", (times(number / 2, rest) if rest != ONE else Num(number / 2), step))
+        signed = rest if number > 0 else Call("neg", (rest,))
+        return Call("div", (Call("mul", (signed, step)), Num(Fraction(2 * number.denominator))))
+    return Call("mul", (times(number / 2, rest), step))
 
 
 def _in_factor(value: Node, law: Callable[[Node], Node | None]) -> Node | None:

@@ -121,6 +121,8 @@ def _masked(node: Call, known: _Known) -> Node | None:
         return None
     if sign is not None and _vanishes(value, sign.args[0]):
         return _within(value, known)
+    if sign is not None and on_each_side(node) != node:  # a branch that is shorter on its side is worth a choice
+        return None
     return Call("mul", (_within(value, known), sign or Call("where", (condition, ONE, ZERO))))
 
 

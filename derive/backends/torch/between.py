@@ -8,13 +8,11 @@ not rounded as the products are: what the backward makes again, perhaps to compa
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.code import call, method
 from derive.backends.torch.layout import is_product
-from derive.backends.torch.pointwise import broadcast, cast, is_slow_at_once
 from derive.backends.values import Dims, Value
 from derive.ir.nodes.arithmetic import ONE, multiplied
 from derive.ir.nodes.products import is_tensor, product_factors
@@ -53,14 +51,7 @@ def between(printer: Printer, node: Call, order: Dims) -> Value | None:
         return None
     if printer.exact and not any(_is_finite(printer, n) for n in found.ends):
         return None
-    start, end = (_end(printer, n, order) for n in found.ends)
-    weight = cast(printer.value(found.weight, order), printer.like)
-    dims = broadcast([start, end, weight])
-    if printer.memory.is_large(node) and is_slow_at_once([start, end, weight], dims):
-        return None
-    if start.owned and start.dims == dims:
-        return replace(start.method("lerp_", end, weight), owned=True)
-    return printer.owned(node, Value(call("torch.lerp", start, end, weight), dims))
+    return printer.issued(node, "lerp", (*found.ends, found.weight), order)
 
 
 def made_twice(forward: Program, backward: Program, equations: Collection[str]) -> frozenset[str]:
@@ -86,13 +77,6 @@ def _found(node: Call) -> _Between | None:
             one, other = (with_one_sign(multiplied(side or [ONE])) for side in (start, end))
             return _Between(one, other, rest.args[1])
     return None
-
-
-def _end(printer: Printer, node: Node, order: Dims) -> Value:
-    """An end as a tensor, which `lerp` asks for."""
-    if node == ONE:
-        return Value(method(printer.like, "new_ones", "()"))
-    return cast(printer.value(node, order), printer.like)
 
 
 def _is_finite(printer: Printer, node: Node) -> bool:

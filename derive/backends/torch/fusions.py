@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from derive.backends.code import Code, as_code, call, infix, method
 from derive.backends.torch.between import between
 from derive.backends.torch.layout import is_matmul
 from derive.backends.torch.multiples import factor_code, split
-from derive.backends.torch.pointwise import broadcast, cast, device_of, dtype_of, is_slow_at_once
+from derive.backends.torch.pointwise import cast, device_of, dtype_of, is_slow_at_once
 from derive.backends.torch.products_added import added_up, affine, bias_first
 from derive.backends.torch.quotients_added import quotient_added
 from derive.backends.values import Dims, Value, align, is_pack, position
@@ -63,17 +62,9 @@ def _multiplied_in(printer: Printer, node: Call, order: Dims) -> Value | None:
     if len(tensors) == 1 and (node.fn == "add" or not numbers):
         return None
     factor = factor_code(printer, numbers, negative=node.fn == "sub" and len(tensors) == 2)
-    values = [cast(printer.value(n, order), printer.like) for n in (start, *tensors)]
-    if node == printer.top and not any(n == start for n in tensors):
-        values[0] = printer.own(start, values[0], order)
-    function = "sub" if len(tensors) == 1 else "addcmul"
-    alpha, number = (factor, None) if len(tensors) == 1 else (None, factor)
-    dims = broadcast(values)
-    if printer.memory.is_large(node) and is_slow_at_once(values, dims):
-        return None
-    if values[0].owned and values[0].dims == dims:
-        return replace(values[0].method(f"{function}_", *values[1:], alpha=alpha, value=number), owned=True)
-    return printer.owned(node, Value(call(f"torch.{function}", *values, alpha=alpha, value=number), dims))
+    if len(tensors) == 1:
+        return printer.issued(node, "sub", (start, *tensors), order, alpha=factor)
+    return printer.issued(node, "addcmul", (start, *tensors), order, value=factor)
 
 
 def added_to(printer: Printer, to: Code, node: Node, order: Dims) -> Code | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sympy import Expr
@@ -18,7 +18,15 @@ from derive.backends.torch.kept_above import kept_above
 from derive.backends.torch.layout import Layouts, is_product
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
-from derive.backends.torch.pointwise import call_code, cast, device_of, dtype_of, written_over
+from derive.backends.torch.pointwise import (
+    broadcast,
+    call_code,
+    cast,
+    device_of,
+    dtype_of,
+    is_slow_at_once,
+    written_over,
+)
 from derive.backends.torch.powers import powers
 from derive.backends.torch.reads.ranges import repeated_named
 from derive.backends.torch.reads.read import read
@@ -32,6 +40,7 @@ from derive.backends.torch.sizes import Sizes, fixed
 from derive.backends.torch.slopes import sloped
 from derive.backends.values import Dims, Line, Value, align, is_pack, squeeze
 from derive.decisions import FEW
+from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.ties import told_by_sign
 from derive.ir.nodes.walking import node_axes, walk
 from derive.ir.program import (
@@ -205,6 +214,19 @@ class Printer:
         if self.dtypes.is_real(node) and not self.counts:  # the number 1e9 is a float, and would make them so
             args = [large_number(a) or v for a, v in zip(node.args, args, strict=True)]
         return args
+
+    def issued(self, node: Call, name: str, operands: Sequence[Node], order: Dims, **options: object) -> Value | None:
+        """One call over several tensors, in the memory of the first where that is ours; None where it would be slow."""
+        one = Value(method(self.like, "new_ones", "()"))
+        values = [one if n == ONE else cast(self.value(n, order), self.like) for n in operands]
+        if node == self.top and operands[0] not in operands[1:]:
+            values[0] = self.own(operands[0], values[0], order)
+        dims = broadcast(values)
+        if self.memory.is_large(node) and is_slow_at_once(values, dims):
+            return None
+        if values[0].owned and values[0].dims == dims:
+            return replace(values[0].method(f"{name}_", *values[1:], **options), owned=True)  # type: ignore[arg-type]
+        return self.owned(node, Value(call(f"torch.{name}", *values, **options), dims))
 
     def in_its_own_axes(self, node: Call, order: Dims) -> Value | None:
         """What small tensors make together, and only then spread over the other axes, as each would be otherwise."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from derive.backends.code import Text, call
+from derive.backends.code import Text
 from derive.backends.torch.layout import is_product
-from derive.backends.torch.pointwise import broadcast, cast
 from derive.backends.values import Dims, Value
 from derive.ir.nodes.arithmetic import quotient
 from derive.ir.nodes.products import fraction, is_tensor, numbers_apart
@@ -37,14 +36,8 @@ def quotient_added(printer: Printer, node: Call, order: Dims) -> Value | None:
     found = _found(printer, node)
     if found is None or node in printer.told_by_sign or not all(map(printer.dtypes.is_real, found.tensors)):
         return None
-    values = [cast(printer.value(n, order), printer.like) for n in found.tensors]
-    if node == printer.top and found.start not in (found.above, found.below):
-        values[0] = printer.own(found.start, values[0], order)
-    factor, dims = printer.value(with_one_sign(found.factor), ()).code, broadcast(values)
-    value = None if factor == Text("1") else factor
-    if values[0].owned and values[0].dims == dims:
-        return replace(values[0].method("addcdiv_", *values[1:], value=value), owned=True)
-    return printer.owned(node, Value(call("torch.addcdiv", *values, value=value), dims))
+    factor = printer.value(with_one_sign(found.factor), ()).code
+    return printer.issued(node, "addcdiv", found.tensors, order, value=None if factor == Text("1") else factor)
 
 
 def _found(printer: Printer, node: Call) -> _Added | None:

@@ -10,11 +10,14 @@ from fractions import Fraction
 from sympy import Expr
 
 from derive.backends.code import Code, call
-from derive.backends.values import PACK, is_pack
+from derive.backends.values import PACK, Dims, Value, is_pack
 from derive.facts.lengths.length_code import size_code
 from derive.ir.nodes.walking import index_axes
 from derive.ir.program import Call, Index, Node, Num, PartOf, Place, SizeOf, Window, base
 from derive.ir.terms.axes import Rest, Size
+
+Print = Callable[[Node, Dims], Value]
+"""Prints a node, so that it broadcasts against these dimensions."""
 
 _COUNTS: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 

@@ -15,8 +15,7 @@ from math import prod
 from sympy import Expr, Integer
 
 from derive.decisions import BLOWN_UP, FEW, NOMINAL
-from derive.facts.lengths.ranks import ranks
-from derive.facts.lengths.window_axes import filters, queries, taps
+from derive.facts.lengths.short_axes import filters, queries, ranks, taps
 from derive.ir.equations import Op, SizeRule
 from derive.ir.program import base
 from derive.ir.terms.axes import Axis, Size

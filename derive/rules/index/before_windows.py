@@ -7,9 +7,10 @@ function where windows read all places, since they are as many as fit, side by s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from sympy import Add, Expr, Function, Mul, Piecewise, Pow, S, Tuple
+from sympy import Add, Basic, Expr, Function, Mul, Piecewise, Pow, S, Tuple
 
 from derive.facts.lengths.sizes import closed, dimensions, size_of
 from derive.ir.equations import Equation, Op, SizeRule
@@ -17,9 +18,10 @@ from derive.ir.lowering import lower
 from derive.ir.nodes.naming import new_name_of
 from derive.ir.terms.axes import Axis, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat
-from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
+from derive.ir.terms.elements import At, Delta, Scalar, Tensor, reads_of
 from derive.ir.terms.functions import having
 from derive.ir.terms.indices import Merge
+from derive.ir.terms.names import new_name
 from derive.ir.terms.windows import affine, is_gather, is_window
 from derive.primitives import FINITE
 
@@ -131,3 +133,50 @@ def _is_made_of(expr: Expr, functions: tuple[type, ...]) -> bool:
         return whole and all(_is_made_of(a, functions) for a in expr.args)
     plain = isinstance(expr, (Add, Mul, *functions)) and not isinstance(expr, Piecewise)
     return plain and all(_is_made_of(a, functions) for a in expr.args)
+
+
+# --- and before padding ------------------------------------------------------------------------------------
+
+
+def made_before_padding(op: Op) -> Op:
+    """The same op, where what is made of one element of padded tensors, and is 0 where these are, is made before.
+
+    `x_padded[c] ** 2` at every place is `x_squared[c] = x[c] ** 2` with zeros around it: nothing is computed of the
+    zeros, and a backward that needs `x` has it without a longer copy. So it is where all that reads a padded tensor is.
+    """
+    pads = {e.name: (e, source) for e in op.equations if (source := _padded(e)) is not None}
+    made = {e.name for e in op.equations if _is_of_pads(e, pads)}
+    while True:
+        others = {at.name for e in op.equations if e.name not in made for at in e.reads}
+        gone = {at.name for e in op.equations if e.name in made for at in e.reads} - others
+        if all(e.name not in made or gone.issuperset(at.name for at in e.reads) for e in op.equations):
+            break
+        made = {e.name for e in op.equations if e.name in made and gone.issuperset(at.name for at in e.reads)}
+    taken, named, out = op.names, dict[Basic, Basic](), list[Equation]()
+    for e in (e for e in op.equations if e.name not in gone):
+        if e.name not in made:
+            out.append(replace(e, body=e.body.xreplace(named)))
+            continue
+        (pad, source), body = pads[e.reads[0].name], e.body.xreplace({at: pads[at.name][1] for at in e.reads})
+        inner = Tensor(new_name_of(lower.node(body), taken))
+        named[e.target] = Tensor(new_name(f"{inner.name}_padded", taken))
+        out.append(Equation(inner, source.index, body, given=False))
+        out.append(replace(pad, target=named[e.target], body=pad.body.xreplace({source: At(inner, *source.index)})))
+    return replace(op, equations=tuple(out))
+
+
+def _padded(e: Equation) -> At | None:
+    """What an equation of ours adds to zeros, at places behind those in front of it; None where it does no such."""
+    others = [f for f in Mul.make_args(e.body) if not isinstance(f, Delta)]
+    adds = not e.given and e.kind == "sum" and e.scale == 1 and e.body.has(Delta)
+    return others[0] if adds and len(others) == 1 and isinstance(others[0], At) else None
+
+
+def _is_of_pads(e: Equation, pads: Mapping[str, tuple[Equation, At]]) -> bool:
+    """Whether an equation of ours makes one element of those there of tensors padded alike, and 0 of zeros."""
+    if e.given or e.kind is not None or not e.reads or not all(at.name in pads for at in e.reads):
+        return False
+    own = [pads[at.name] for at in e.reads]
+    alike = len({(pad.index, pad.over, pad.body / source) for pad, source in own}) == 1
+    there = all(at.index == e.index == pad.index for at, (pad, _) in zip(e.reads, own, strict=True))
+    return alike and there and e.body.xreplace(dict.fromkeys(e.reads, S.Zero)) == 0

@@ -101,20 +101,21 @@ class Shifted:
         """What an expression is without its shift, and that."""
         if (found := self.taken(value)) is not None:
             return found
-        parts = [self._of(a) if isinstance(a, Expr) and not isinstance(value, At) else (a, S.Zero) for a in value.args]
+        parts = [self._of(a) for a in (() if isinstance(value, At) else value.args)]  # of conditions as well
         if isinstance(value, Mul):
             return Mul(*(v for v, _ in parts)), Add(*(s for _, s in parts))
         if isinstance(value, Pow) and value.exp.is_number:
             return parts[0][0] ** value.exp, parts[0][1] * value.exp
         if isinstance(value, Add):
             shifts = {s for _, s in parts if s != 0}
-            shared = len(shifts) == 1 and (self.beside or all(s != 0 for _, s in parts))
-            shift = shifts.pop() if shared else S.Zero
+            shift = shifts.pop() if len(shifts) == 1 else S.Zero
+            above = self.beside and (self.sign * shift.as_coeff_Mul()[0]).is_positive  # what is beside is no larger
+            shift = shift if above or all(s != 0 for _, s in parts) else S.Zero
             return Add(*(self._closed(v, s - shift) for v, s in parts)), shift
         if isinstance(value, log):
             return self._logarithm(*parts[0]), S.Zero
         args = tuple(self._closed(v, s) for v, s in parts)
-        return value if args == value.args else value.func(*args), S.Zero
+        return value if not args or args == value.args else value.func(*args), S.Zero
 
     def _closed(self, value: Expr, shift: Expr) -> Expr:
         """The product of a value and the exponential of a shift, as one with all that it has."""

@@ -12,20 +12,20 @@ the left ones: a matrix times a column is slow on a CPU.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from derive.backends.code import below, call, together
-from derive.backends.torch.products.flattened import Size
 from derive.backends.values import Dims, Value, is_pack, permute, product
 from derive.ir.nodes.arithmetic import multiplied
 from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.walking import by_axes_once, node_axes, reads
 from derive.ir.program import Node, Read, Reduce
 
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
 FEW_ROWS = 64
 """So many may be added one after another, as `sum_of_rows` does as well (`templates/functions.py.j2`)."""
-
-Known = Callable[[str], int | None]
-"""The length of an axis, where the spec says it."""
 
 Both = tuple[Node, Node]
 """The tensor, and the vector."""
@@ -50,31 +50,25 @@ def is_by_one_each(node: Reduce) -> bool:
     return leading and set(node.axes) < others < axes and len(axes) > len(first) + 2
 
 
-def times_vector(
-    node: Reduce,
-    value: Callable[[Node, Dims], Value],
-    kept: Callable[[Node, Dims], Value],
-    size: Size,
-    known: Known,
-) -> Value | None:
-    """The code of such a sum, None for any other; `kept` prints with the dimensions of length 1 that it is given."""
+def times_vector(printer: Printer, node: Reduce, value: Callable[[Node, Dims], Value]) -> Value | None:
+    """The code of such a sum, None for any other; `value` prints without dimensions of length 1."""
     if (both := _matrix(node)) is not None:
         matrix, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
         rest = tuple(d for d in matrix.dims if d != node.axes[0])
         if matrix.dims[-1] == node.axes[0]:
             return product(matrix, vector, rest)
-        return _sum_of_rows(vector, matrix, rest, known)
+        return _sum_of_rows(printer, vector, matrix, rest)
     if (both := _rows(node)) is not None:
         tensor = value(both[0], node_axes(both[0]))
-        ways = (kept(both[1], dims) for dims in (node_axes(both[1]), tensor.dims))
-        weight = min(ways, key=lambda v: len(list(below(v.code))))
+        ways = (printer.value(both[1], dims) for dims in (node_axes(both[1]), tensor.dims))
+        weight = min((printer.as_real(both[1], v) for v in ways), key=lambda v: len(list(below(v.code))))
         return Value(call("sum_of_rows", weight, tensor), tensor.dims[-1:])
     if (both := _of_matrices(node)) is not None:
         matrices, vector = value(both[0], node_axes(both[0])), value(both[1], node.axes)
-        return _sum_of_rows(vector, matrices, tuple(d for d in matrices.dims if d != node.axes[0]), known)
+        return _sum_of_rows(printer, vector, matrices, tuple(d for d in matrices.dims if d != node.axes[0]))
     if (both := _blocks(node)) is not None:
         axes, own = map(node_axes, both)
-        return _blocks_code(permute(value(both[0], axes), axes), permute(value(both[1], own), own), size, known)
+        return _blocks_code(printer, permute(value(both[0], axes), axes), permute(value(both[1], own), own))
     return None
 
 
@@ -136,20 +130,20 @@ def _blocks(node: Reduce) -> Both | None:
     return both if len(axes) > 2 and set(own) == set(node.axes) and (first or last) else None
 
 
-def _sum_of_rows(vector: Value, matrix: Value, rest: Dims, known: Known) -> Value:
+def _sum_of_rows(printer: Printer, vector: Value, matrix: Value, rest: Dims) -> Value:
     """A vector times a matrix; what adds a few rows, as many as is known, is a product as it is."""
     axis = vector.dims[0]
     assert axis is not None
-    if (known(axis) or FEW_ROWS + 1) <= FEW_ROWS:
+    if (printer.known(axis) or FEW_ROWS + 1) <= FEW_ROWS:
         return product(vector, matrix, rest)
     return Value(call("sum_of_rows", vector, matrix), rest)
 
 
-def _blocks_code(tensor: Value, vector: Value, size: Size, known: Known) -> Value:
+def _blocks_code(printer: Printer, tensor: Value, vector: Value) -> Value:
     """Each place of a tensor's other axes summed, as a matrix times a vector or the other way round."""
     axes = [d for d in tensor.dims if d is not None]
     if vector.dims == tensor.dims[:1]:
-        flat = _sum_of_rows(vector, tensor.method("flatten", 1), tuple(axes[1:]), known)
-        return flat.method("unflatten", 0, together(map(size, axes[1:])))
+        flat = _sum_of_rows(printer, vector, tensor.method("flatten", 1), tuple(axes[1:]))
+        return flat.method("unflatten", 0, together(map(printer.size, axes[1:])))
     count = len(axes) - len(vector.dims)
     return product(tensor.method("flatten", count), vector.method("flatten"), tuple(axes[:count]))

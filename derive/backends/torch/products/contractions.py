@@ -5,14 +5,20 @@ from __future__ import annotations
 import string
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from derive.backends.code import Code, Field, below, call, infix
-from derive.backends.torch.products.by_vectors import Known, is_by_one_each, times_vector
+from derive.backends.torch.products.by_vectors import is_by_one_each, times_vector
 from derive.backends.torch.products.flattened import Size, flattened, from_the_left, lying
 from derive.backends.values import Dims, Value, is_pack, permute, product, squeeze
 from derive.ir.nodes.products import product_factors
 from derive.ir.nodes.walking import node_axes
 from derive.ir.program import Call, Node, Reduce
+
+if TYPE_CHECKING:
+    from derive.backends.torch.printer import Printer
+
+Print = Callable[[Node, Dims], Value]
 
 
 @dataclass(frozen=True)
@@ -37,22 +43,15 @@ def roles(a: Node, b: Node, summed: tuple[str, ...], order: Dims) -> Roles:
     )
 
 
-def contraction(
-    node: Reduce,
-    order: Dims,
-    printed: Callable[[Node, Dims], Value],
-    as_real: Callable[[Node, Value], Value],
-    size: Size,
-    known: Known,
-) -> Value:
+def contraction(printer: Printer, node: Reduce, order: Dims) -> Value:
     """A matrix product's code, its dimensions in `order` where that costs nothing."""
-    factors = _grouped(product_factors(node.body))
+    factors, size = _grouped(product_factors(node.body)), printer.size
 
     def value(n: Node, wanted: Dims) -> Value:
-        v = printed(n, wanted)
-        return as_real(n, replace(squeeze(v), boolean=v.boolean, weak=v.weak))
+        v = printer.value(n, wanted)
+        return printer.as_real(n, replace(squeeze(v), boolean=v.boolean, weak=v.weak))
 
-    by_vector = times_vector(node, value, lambda n, wanted: as_real(n, printed(n, wanted)), size, known)
+    by_vector = times_vector(printer, node, value)
     if by_vector is not None:
         return by_vector
     if is_by_one_each(node):
@@ -85,9 +84,7 @@ def contraction(
     return _einsum(factors, node.axes, order, value, size)
 
 
-def _beside(
-    node: Node, other: Value | None, summed: tuple[str, ...], value: Callable[[Node, Dims], Value]
-) -> Value | None:
+def _beside(node: Node, other: Value | None, summed: tuple[str, ...], value: Print) -> Value | None:
     """What is computed, its axes in the order of a tensor whose rows it meets; None where it has none such."""
     own = [a for a in node_axes(node) if a not in summed]
     if other is None or not isinstance(node, Call) or len(summed) < 2 or len(own) != 1 or other.dims[0] in summed:
@@ -97,9 +94,7 @@ def _beside(
     return made if made is not None and made.dims == order and not made.boolean else None
 
 
-def _made_matrix(
-    node: Node, other: Value | None, summed: tuple[str, ...], value: Callable[[Node, Dims], Value]
-) -> Value | None:
+def _made_matrix(node: Node, other: Value | None, summed: tuple[str, ...], value: Print) -> Value | None:
     """A matrix that is computed, the summed axis first, to stand in front of a tensor as it lies; None for another.
 
     It is smaller than the tensor, whose product would have its axes in another order: `(s[:, None] * w).T @ x`.
@@ -131,7 +126,7 @@ def _grouped(factors: list[Node]) -> list[Node]:
     return out
 
 
-def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) -> Value | None:
+def _matmul(a: Node, b: Node, r: Roles, value: Print) -> Value | None:
     """`left @ right` for one summed axis and at most one free axis a side, or rows of any number of axes on the left;
     None where that does not fit.
     """
@@ -153,7 +148,7 @@ def _matmul(a: Node, b: Node, r: Roles, value: Callable[[Node, Dims], Value]) ->
     return product(left, right, (*r.batch, *r.left, *r.right))
 
 
-def _turned(node: Node, dims: Dims, value: Callable[[Node, Dims], Value]) -> Value:
+def _turned(node: Node, dims: Dims, value: Print) -> Value:
     """What is computed, turned as a whole where all that it reads would be: `(r * s).T`, not `r.T * s.T`."""
     made = value(node, dims)
     if not isinstance(node, Call) or len(dims) != 2 or _turns(made.code) < 2:
@@ -174,9 +169,7 @@ def _as(value: Value, dims: Dims) -> Value | None:
     return permute(value, dims)
 
 
-def _einsum(
-    factors: list[Node], summed: tuple[str, ...], order: Dims, value: Callable[[Node, Dims], Value], size: Size
-) -> Value:
+def _einsum(factors: list[Node], summed: tuple[str, ...], order: Dims, value: Print, size: Size) -> Value:
     letters: dict[str, str] = {}
     pool = iter(c for c in string.ascii_letters)
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
 from derive.backends.code import ALL, REST, Code, as_code, call, together
 from derive.backends.torch.reads.index_tensors import index_tensor, indexed
 from derive.backends.torch.reads.slices import span, subscript
-from derive.backends.torch.sizes import Sizes
+from derive.backends.torch.sizes import Print, Sizes
 from derive.backends.values import Dims, Value, is_pack, permute, position, squeeze, unsqueeze
 from derive.ir.nodes.products import is_tensor
 from derive.ir.nodes.walking import axes_along, index_axes
-from derive.ir.program import Index, Merged, Node, Place, Read, SizeOf, Window
+from derive.ir.program import Index, Merged, Place, Read, SizeOf, Window
 
 
-def gathered(
-    stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims = ()
-) -> Value:
+def gathered(stored: Value, node: Read, sizes: Sizes, value: Print, order: Dims = ()) -> Value:
     gathers = [k for k, i in enumerate(node.index) if isinstance(i, Read)]
     cut = {k: i for k, i in enumerate(node.index) if is_slice(i)}
     if cut:  # a slice is a view
@@ -122,7 +119,7 @@ def gathers_sharing(index: tuple[Index, ...]) -> range:
 
 
 def merged_places(
-    index: tuple[Index, ...], run: range, dims: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]
+    index: tuple[Index, ...], run: range, dims: Dims, sizes: Sizes, value: Print
 ) -> tuple[Code, tuple[str, ...]]:
     """The place along these dimensions as one that indices next to each other name, and the axes of that tensor."""
     axes = tuple(dict.fromkeys(a for k in run for a in index_axes(index[k])))
@@ -132,9 +129,7 @@ def merged_places(
     return index_tensor(merged, axes, sizes, value), axes
 
 
-def _merged_rows(
-    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _merged_rows(stored: Value, node: Read, run: range, sizes: Sizes, value: Print) -> Value:
     """`y[n, pick[n, k], c]`: rows of a table that has those of every `n` one after another."""
     where, axes = merged_places(node.index, run, stored.dims, sizes, value)
     rows = stored.method("flatten", 0, len(run) - 1)
@@ -150,9 +145,7 @@ class Flat:
     where: Code  # the index, its own axes as one, expanded over the others
 
 
-def flat(
-    index: tuple[Index, ...], run: range, lengths: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Flat:
+def flat(index: tuple[Index, ...], run: range, lengths: Dims, sizes: Sizes, value: Print) -> Flat:
     """How `gather` and `scatter_add_` take indices of a run of dimensions that share axes with the others."""
     where, axes = merged_places(index, run, lengths, sizes, value)
     own = tuple(a for a in axes if a not in index)
@@ -168,9 +161,7 @@ def flat(
     return Flat(dims, range(run.start, run.start + len(own)), code.code)
 
 
-def _flat_gather(
-    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _flat_gather(stored: Value, node: Read, run: range, sizes: Sizes, value: Print) -> Value:
     """`img[n, c, y[n, t], x[n, t]]`: along several dimensions as one, which is ten times as fast as by four indices."""
     found = flat(node.index, run, stored.dims, sizes, value)
     merged = stored.method("flatten", run.start, run.stop - 1) if len(run) > 1 else stored
@@ -180,9 +171,7 @@ def _flat_gather(
     return taken.method("unflatten", run.start, together(sizes.of(str(found.dims[k])) for k in found.own))
 
 
-def _places_gather(
-    stored: Value, node: Read, run: range, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _places_gather(stored: Value, node: Read, run: range, sizes: Sizes, value: Print) -> Value:
     """`img[c, y[n], x[n]]`: one place of several dimensions at a time, of the others all."""
     axes = tuple(dict.fromkeys(a for k in run for a in index_axes(node.index[k])))
     items = [index_tensor(node.index[k], axes, sizes, value) for k in run]
@@ -192,9 +181,7 @@ def _places_gather(
     return stored.at(*[ALL] * run.start, *items, dims=dims)  # type: ignore[arg-type]
 
 
-def _batched_gather(
-    stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def _batched_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Print) -> Value:
     """`logp[n, y[n]]`: along one dimension, an index for each element of the others, or one for several of these."""
     dims = tuple(i if isinstance(i, str) else "?" for i in node.index)
     at = position(dims, slot)
@@ -202,9 +189,7 @@ def _batched_gather(
     return stored.method("gather", at, column(node.index, slot, at, sizes, value), dims=kept)
 
 
-def column(
-    index: tuple[Index, ...], slot: int, at: int, sizes: Sizes, value: Callable[[Node, Dims], Value]
-) -> Value:  # fmt: skip
+def column(index: tuple[Index, ...], slot: int, at: int, sizes: Sizes, value: Print) -> Value:
     """The integer tensor of a gather of one element along a dimension, expanded over the dimensions that it lacks."""
     plain = tuple(i for i in index if isinstance(i, str))
     own = tuple(i for i in plain if i in index_axes(index[slot]))
@@ -226,7 +211,7 @@ def along(index: tuple[Index, ...], slot: int) -> Dims:
     return tuple(own[0] if k == slot else str(i) for k, i in enumerate(index))
 
 
-def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Print) -> Value:
     """The integer tensor of a gather along one dimension, expanded over the dimensions that it lacks."""
     dims, inner = along(index, slot), index[slot]
     assert isinstance(inner, Read)
@@ -236,9 +221,7 @@ def whole_index(index: tuple[Index, ...], slot: int, sizes: Sizes, value: Callab
     return code.method("expand", *(f"*{sizes.of(d)}" if is_pack(d) else sizes.of(d) for d in dims if d is not None))
 
 
-def _row_gather(
-    stored: Value, node: Read, slot: int, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims
-) -> Value:
+def _row_gather(stored: Value, node: Read, slot: int, sizes: Sizes, value: Print, order: Dims) -> Value:
     """`C[ix[n, t], e]`: whole slices, by an index of its own axes.
 
     Single numbers that are read row by row are gathered so: of `B[j, ix[n]]` as `[n, j]`, `B.T[ix]` takes a fifth of

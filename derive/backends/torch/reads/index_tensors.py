@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 
 from derive.backends.code import ATOM, PRODUCT, Code, Prefix, Text, as_code, call, infix, method
-from derive.backends.torch.sizes import Sizes, length, packs
+from derive.backends.torch.sizes import Print, Sizes, length, packs
 from derive.backends.values import PACK, Dims, Value, align, is_pack
 from derive.ir.nodes.walking import axes_along, index_axes
-from derive.ir.program import Arithmetic, Index, Merged, Node, PartOf, Place, Read, SizeOf, Window
+from derive.ir.program import Arithmetic, Index, Merged, PartOf, Place, Read, SizeOf, Window
 
 
-def indexed(stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Value:
+def indexed(stored: Value, node: Read, sizes: Sizes, value: Print) -> Value:
     """The general case: an index tensor for every dimension but the last whole ones, broadcast over their axes."""
     rows = node.index[: places_end(node.index)]
     order = pack_first(axes_along(rows))
@@ -38,7 +38,7 @@ def pack_first(axes: Iterable[str]) -> Dims:
     return tuple(sorted(dict.fromkeys(axes), key=lambda a: not is_pack(a)))
 
 
-def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Callable[[Node, Dims], Value]) -> Code:
+def index_tensor(i: Index, order: Dims, sizes: Sizes, value: Print) -> Code:
     """An index as an integer tensor that broadcasts over `order`."""
     if isinstance(i, str) and is_pack(i):  # one index for each of the axes that `...` stands for
         return Prefix("*", call("places_of", sizes.of(i), len(order) - order.index(i) - 1, sizes.device()))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from derive.backends.torch.reads.gathers import gathered
 from derive.backends.torch.reads.index_tensors import indexed
 from derive.backends.torch.reads.reshapes import reshaped
 from derive.backends.torch.reads.skewed import skewed
 from derive.backends.torch.reads.slices import windowed
-from derive.backends.torch.sizes import Sizes
+from derive.backends.torch.sizes import Print, Sizes
 from derive.backends.values import Dims, Value, is_pack, named_by, squeeze
 from derive.ir.nodes.walking import axes_along
-from derive.ir.program import Arithmetic, Merged, Node, PartOf, Read
+from derive.ir.program import Arithmetic, Merged, PartOf, Read
 
 
-def read(
-    stored: Value, node: Read, sizes: Sizes, value: Callable[[Node, Dims], Value], order: Dims = ()
-) -> Value:
+def read(stored: Value, node: Read, sizes: Sizes, value: Print, order: Dims = ()) -> Value:
     """The element `name[index]` for all axes at once, with the axes as dimensions; in this order, if that is free."""
     kinds = [type(i) for i in node.index]
     if all(k is str for k in kinds) and len(set(node.index)) == len(node.index):

@@ -40,7 +40,7 @@ def reduction(printer: Printer, node: Reduce, order: Dims, keepdim: bool) -> Val
     if not keepdim and (near := in_band(printer, node, order)) is not None:
         return near
     if is_matrix_product(node) or is_by_vector(node):
-        return contraction(node, order, printer.value, printer.as_real, printer.size, printer.known)
+        return contraction(printer, node, order)
     if not keepdim and (each := place_by_place(printer, node)) is not None:
         return printer.value(each, order)
     columns = () if keepdim else _as_columns(printer, node)
