@@ -3,8 +3,9 @@
 `sum(a[o, k] * u[n, k] + b[o, k] * v[n, k], over=k)` is `u @ a.T + v @ b.T`, and nothing runs over all three axes. What
 is subtracted stays where both have a tensor in common, `x[n, k] * y[m, k] - x[n, k]**2`: they may be all but equal.
 Not `x[n, k] * z[k] * y[m, k] - x[n, k] * w[m, k]`, whose products are rounded before they are subtracted in any case.
-A quotient is such a product where a factor of it can be divided, and so is a sum of convolutions. A mean is such a sum,
-divided. A factor that is a sum over more axes than its terms have is multiplied out: `q[i, k] * (u[j, k] + v[i, j])`.
+A quotient is such a product where a factor of it can be divided, `sum(a[n, k] * w[k, d] / b[n, k], over=k)` is
+`(a / b) @ w`, and so is a sum of convolutions. A mean is such a sum, divided. A factor that is a sum over more axes
+than its terms have is multiplied out: `q[i, k] * (u[j, k] + v[i, j])`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
 
     def within(node: Reduce) -> Node:
         total = replace(node, kind="sum")
-        spread = _divided(replace(total, body=added(_terms(total.body))))
+        terms = _terms(total.body, divided=True)
+        spread = replace(total, body=added([(divided_factors(*fraction(t)), minus) for t, minus in terms]))
         opened = replace(total, body=_multiplied_out(total.body))
         forms: list[Node] = [total, spread, *(f for f in map(_apart, (total, spread, opened)) if f is not None)]
         forms += [f for f in map(_inner_first, forms) if f not in forms]
@@ -46,24 +48,6 @@ def sums_apart(program: Program, nominal: Nominal) -> Program:
         return mean_of(best, [SizeOf(a) for a in node.axes])
 
     return check(with_sums(program, within))
-
-
-def _divided(node: Reduce) -> Reduce:
-    """The sum with every quotient among its terms as a product of factors, of which some are quotients.
-
-    `sum(a[n, k] * w[k, d] / b[n, k], over=k)` is `(a / b) @ w`, and nothing runs over all three axes.
-    """
-    values = [(divided_factors(*fraction(term)), minus) for term, minus in _divided_terms(node.body)]
-    return replace(node, body=summed(values))
-
-
-def _divided_terms(body: Node) -> list[tuple[Node, bool]]:
-    """The signed terms of a sum, each divided by what all of them are."""
-    if isinstance(body, Call) and body.fn == "div":
-        above, below = body.args
-        return [(Call("div", (term, below)), minus) for term, minus in _divided_terms(above)]
-    terms = signed_terms(body)
-    return terms if len(terms) == 1 else [(t, minus != m) for term, m in terms for t, minus in _divided_terms(term)]
 
 
 def mean_of(total: Node, sizes: list[Node]) -> Node:
@@ -141,14 +125,19 @@ def _over_own(node: Reduce, term: Node) -> Reduce:
     return Reduce("sum", tuple(a for a in node.axes if a in node_axes(term)), term)
 
 
-def _terms(node: Node, minus: bool = False) -> list[tuple[Node, bool]]:
-    """The terms of a sum, each with whether it is subtracted; a number times a sum is in each of that sum's terms."""
+def _terms(node: Node, minus: bool = False, divided: bool = False) -> list[tuple[Node, bool]]:
+    """The terms of a sum, each with whether it is subtracted.
+
+    A number times a sum is in each of that sum's terms, and where it is `divided`, what it is divided by.
+    """
     out: list[tuple[Node, bool]] = []
     for term, negative in signed_terms(node, minus):
         inside: list[tuple[Node, bool]] = []
-        if isinstance(term, Call) and term.fn in ("mul", "div") and not all(map(is_tensor, term.args)):
+        by_number = isinstance(term, Call) and term.fn in ("mul", "div") and not all(map(is_tensor, term.args))
+        if isinstance(term, Call) and (by_number or (divided and term.fn == "div")):
             k = 0 if term.fn == "div" or not is_tensor(term.args[1]) else 1
-            inside = [(replace(term, args=_with(term.args, k, t)), sign) for t, sign in _terms(term.args[k], negative)]
+            own = _terms(term.args[k], negative, divided)
+            inside = [(replace(term, args=_with(term.args, k, t)), sign) for t, sign in own]
         out += inside if len(inside) > 1 else [(term, negative)]
     return out
 
