@@ -1,15 +1,16 @@
 """Law: an equation `t = A*a + B` eliminates `a`, as `a = (t - B)/A`, wherever `A` cannot be zero.
 
 `x = xhat/rstd + mu` eliminates batchnorm-like inputs through their normalised output; `u = p*s` eliminates the
-unnormalised weights of a quotient. Where `A` may be zero the inversion is kept with its condition, so that a spec
-which declares the assumption can use it, and a report can say why it was not used.
+unnormalised weights of a quotient; `u = norm**2` eliminates what a root is of. Where `A` may be zero the inversion is
+kept with its condition, so that a spec which declares the assumption can use it, and a report can say why it was not
+used.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Add, Expr, Mul, S, exp, expand_mul
+from sympy import Add, Expr, Mul, Pow, S, exp, expand_mul
 
 from derive.facts.interpreter import of_numbers
 from derive.facts.values import May
@@ -96,6 +97,8 @@ def invert(equation: Equation, read: At) -> Inversion | None:
     reciprocal = body * read
     if not reciprocal.has(read) and cannot_vanish(equation.left):
         return Inversion(read.name, tuple(read.index), reciprocal / equation.left, equation.name)
+    if isinstance(body, Pow) and body.base == read and (1 / body.exp).is_Integer and body.exp.is_positive:
+        return Inversion(read.name, tuple(read.index), equation.left ** (1 / body.exp), equation.name)  # of a root
     slope = body.coeff(read, 1)
     rest = expand_mul(body - slope * read)
     if slope == 0 or slope.has(read) or rest.has(read) or read.name in tensor_names(slope) | tensor_names(rest):

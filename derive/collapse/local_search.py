@@ -58,6 +58,7 @@ def search_part(
         own = {name for d in close(part, Choice(), laws)[0] for name in divided_by(d.value)}
         return search_part(steps, part, replace(laws, memo={}), allowed | own, policy, held)
     mentioned = {name for a in part for name in a.reads}
+    mentioned |= {name for rs in laws.relations.values() for r in rs for name in tensor_names(r.value)}
     near = _reachable(mentioned, laws.inversions)
     through = [i.through for i in near]
     best = _improve(best, through, _toggle_elimination(near), evaluate, known)

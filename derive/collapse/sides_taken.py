@@ -2,7 +2,7 @@
 
 With `w` that share, 1 where `a` is the smaller, a half at a tie, else 0, `q*w = a*w` and `a*w - b*w = q - b`. A Huber
 loss by `q = min(abs(r), d)`, `q**2/2 + d*(abs(r) - q)`, has the gradient `((q - d)*w + d)*sign(r)`, in which `d` takes
-away most digits of a small `q`; it is `q*sign(r)`.
+away most digits of a small `q`; it is `q*sign(r)`. And `w*b/q = w` of `q = max(b, floor)`: a norm over its own floor.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def use_sides(value: Expr, known: Extrema) -> tuple[Expr, tuple[str, ...]]:
     return (changed, tuple(used)) if _size(changed) < _size(value) else (value, ())
 
 
-def _size(value: Expr) -> tuple[int, int]:
-    """The terms, and the choices in them."""
+def _size(value: Expr) -> tuple[int, int, int]:
+    """The terms, the choices in them, and their other factors."""
     terms = [] if value == 0 else Add.make_args(value)
-    return len(terms), sum(len(factors_of(t, Where)) for t in terms)
+    return len(terms), sum(len(factors_of(t, Where)) for t in terms), sum(len(t.as_powers_dict()) for t in terms)
 
 
 def _shares(term: Expr, known: Extrema) -> Iterator[_Share]:
@@ -71,8 +71,11 @@ def _shares(term: Expr, known: Extrema) -> Iterator[_Share]:
 def _by_sides(term: Expr, known: Extrema, used: dict[str, None]) -> Expr:
     """A product in which no extremum stands beside its own share."""
     for share in _shares(term, known):
-        power = term.as_powers_dict().get(share.extremum, S.Zero)
-        if power.is_Integer and power > 0:
+        powers = term.as_powers_dict()
+        power, other = powers.get(share.extremum, S.Zero), powers.get(share.taken, S.Zero)
+        if power.is_Integer and power < 0 < other:
+            power = -min(-power, other)  # what is passed on to the side is 0 where a quotient of the two is not 1
+        if power.is_Integer and power != 0 and (power > 0 or other > 0):
             used[_said(share)] = None
             return _by_sides(term / share.extremum**power * share.taken**power, known, used)
     return term

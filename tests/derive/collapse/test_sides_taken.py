@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from derive import axes, maximum, mean, minimum, op, scalar, tensor
-from derive.pipeline import derive_op
+from derive import axes, maximum, mean, minimum, op, scalar, sqrt, sum, tensor
+from derive.pipeline import derivation_of, derive_op
 from derive.verify.verify import verify
-from tests.derive.live import module
+from tests.derive.live import assert_alike, module
 
 n, d = axes("n d")
 
@@ -68,3 +68,24 @@ def test_small_residuals_keep_their_digits():
 
 def test_a_side_less_another_value_stays_a_choice():
     assert "side" not in {s.law for s in derive_op(of_another.op).closed.steps}
+
+
+k = axes("k")
+
+
+@op
+def normed_twice(f, v: tensor[n, d, k]):
+    f.u[n, d, k] = v[n, d, k] / maximum(sqrt(sum(v[n, d, k] ** 2, over=d)), 1e-6)
+    f.y[n, (d, k)] = f.u[n, d, k] / maximum(sqrt(sum(f.u[n, d, k] ** 2, over=(d, k))), 1e-6)
+    return f.y
+
+
+def test_a_norm_over_its_own_floor_is_1() -> None:
+    derived = derivation_of(normed_twice.op)
+    assert "u_sum" not in derived.kept  # whose root is kept
+    v = torch.randn(3, 4, 5, dtype=torch.float64)
+    v[0, :, 1] *= 1e-7  # below the floor
+    v.requires_grad_()
+    inner = torch.nn.functional.normalize(v, dim=1, eps=1e-6)
+    wanted = torch.nn.functional.normalize(inner.flatten(1), dim=1, eps=1e-6)
+    assert_alike(module(normed_twice.op).normed_twice(v), wanted, (v,))
