@@ -31,7 +31,8 @@ from derive.ir.terms.elements import At, Delta, Scalar, tensor_names
 from derive.ir.terms.products import factors_of, without
 from derive.ir.terms.reductions import Sigma
 from derive.rules.expressions import Names, rewritten
-from derive.rules.tables.algebra import SHORTER
+from derive.rules.tables.algebra import WHOLES
+from derive.rules.tables.piecewise import GUARDS
 from derive.schedule.definitions import Definition
 
 
@@ -209,9 +210,10 @@ def _changes(value: Expr, eliminated: dict[str, Inversion], laws: Laws) -> Itera
     yield "relation", value, "; ".join(str(r) for r in used)
     value, powers = raised(value)
     yield "power", value, "; ".join(powers)
-    for row in SHORTER:
-        value, why = rewritten(value, (row,), laws.names)
-        yield row.name, value, why
+    value, why = rewritten(value, WHOLES, laws.names)
+    yield "whole", value, why
+    value, why = rewritten(value, GUARDS)  # a name of a choice is shorter than what it is chosen from
+    yield "guard", value, why
     value, sides = use_sides(value, laws.extrema)
     yield "side", value, "; ".join(sides)
     if laws.masked:

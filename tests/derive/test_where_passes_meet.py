@@ -131,5 +131,5 @@ def moved_by_one(f, w: tensor[n], lo: index(v)[n], b: tensor[k], size_of_v: leng
 
 def test_an_axis_of_computed_places_is_not_empty() -> None:
     call = module(moved_by_one.op).moved_by_one_forward
-    with pytest.raises(ValueError, match="moved_by_one, equation y_sum: axis k must be at least 1 long"):
+    with pytest.raises(ValueError, match="moved_by_one, equation y: axis k must be at least 1 long"):
         call(torch.randn(2), torch.zeros(2, dtype=torch.int64), torch.randn(0), 3)

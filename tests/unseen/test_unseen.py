@@ -271,7 +271,7 @@ CASES |= {
     "continuous_elu": Case(lambda x: F.celu(x, 1.5), ("dx = x.clamp(max=0).div_(a).exp_()",), ("torch.where",)),
     "learned_average": Case(learned_average, ("* x\n        ).sum()",), ("dy[:, :, None]", "einsum")),
     "margin_off_the_label": Case(margin_off_the_label, ("dx.scatter_add_(1, y.unsqueeze",), ("where", "one_hot")),
-    "pooled_pairs": Case(pooled_pairs, (": 2 * columns], {2: 2, 3: 2}", "in range(2)"), ("divisor",)),
+    "pooled_pairs": Case(pooled_pairs, (": 2 * columns], {2: 2, 3: 2}", "(rows, 2)).copy_("), ("divisor", "in range(")),
     "patch_embedding": Case(patch_embedding, ("x.unflatten(2, (i, k)).unflatten(4, (j, g))",), ("unfold",)),
     "rare_functions": Case(rare_functions, ("torch.expm1", "torch.erfinv"), ("masked_fill",)),
 }

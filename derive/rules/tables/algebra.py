@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from derive.rules.engine import Row
-from derive.rules.tables.piecewise import GUARDS
 
 COMPLEMENTS = (
     Row("complement", "c - c*sigmoid(u) => c*sigmoid(-u)", stability=True),
@@ -35,6 +34,3 @@ DENOMINATORS = (
 
 GRADIENTS = (COMPLEMENTS, DENOMINATORS)
 """For the terms of a gradient, each set where it is cheaper (`collapse/whole_form.py`)."""
-
-SHORTER = (*WHOLES, *GUARDS)
-"""For the terms of a gradient, always: none of them costs anything (`collapse/chain.py`)."""

@@ -23,6 +23,8 @@ PLACE_SIGNS = (
 """What turns a diagonal round, of what an author writes (`rules/place_signs.py`); a table of signs is not made."""
 
 GUARDS = (
+    Row("guard", "where(k, u, 0)*where(k, m, n) => m*u*where(k, 1, 0)", when="number(u) and number(m) and number(n)"),
+    Row("guard", "where(k, 0, v)*where(k, m, n) => n*v*where(k, 0, 1)", when="number(v) and number(m) and number(n)"),
     Row("guard", "where(k, u, v)*where(k, m, n) => where(k, m*u, n*v)", when="number(m) and number(n)"),
 )
-"""What two choices by one condition choose is chosen once."""
+"""What two choices by one condition choose is chosen once: of the terms of a gradient (`collapse/chain.py`)."""

@@ -349,7 +349,7 @@ WRITTEN = [
     (padded_ahead, "conv1d_input((n, c, l), a, dy, dilation=2)", "permute"),
     (padded_ahead, "conv1d_weight(z, (o, c, 3), dy, dilation=2)", "permute"),
     (pooled_softly, "x.unfold(1, 2, 2).unfold(2, 2, 2)", "narrow"),
-    (pooled_softly, "dtanh_x[:, : 2 * u, : 2 * v] = dz.transpose(2, 3).flatten(3, 4).flatten(1, 2)", "for at_"),
+    (pooled_softly, "2 * u, : 2 * v].unflatten(1, (u, 2)).unflatten(3, (v, 2)).copy_(dz.transpose(2, 3))", "for at_"),
     (channels_last, "y = functional.conv1d(x.mT, a.transpose(0, 2), b).mT", "unfold"),
     (one_filter, "(q - 1, q - 1, 2 * (p - 1), 2 * (p - 1))), a.flip(2)[:, None], dilation=(2, 1)", "2d_input"),
     (rows_alone, "functional.conv2d(x, a[:, None, :, None], dilation=(2, 1), groups=c)", "unfold"),

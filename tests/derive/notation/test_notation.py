@@ -221,13 +221,6 @@ def a_name_that_python_keeps():
         return f.x
 
 
-def a_name_that_generated_code_keeps():
-    @op
-    def bad(f, x: tensor[n]):
-        f.saved[n] = x[n]
-        return f.saved
-
-
 def text_for_an_expression():
     @op
     def bad(f, x: tensor[n]):
@@ -272,7 +265,6 @@ MESSAGES = [
         "write its axes: f.y[…] = …, or f.y[()] = … where it is one number",
     ),
     (a_name_that_python_keeps, "op bad, equation lambda: lambda cannot name a tensor; choose another name"),
-    (a_name_that_generated_code_keeps, "op bad, equation saved: saved cannot name a tensor; choose another name"),
     (
         text_for_an_expression,
         "op bad, equation y: 'x[n] + ' is no expression; write one value, made of elements and numbers",
