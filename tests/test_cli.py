@@ -60,6 +60,8 @@ def test_explain_goes_on_to_further_orders_and_to_tangents(tmp_path: Path) -> No
     ).stdout  # fmt: skip
     shown = derive("explain", "softmax", "--jvp", cwd=tmp_path).stdout
     assert shown.splitlines()[0] == "softmax_jvp(x: tensor[..., d], tx: tensor[..., d])" and "return tp" in shown
+    refused = derive("explain", "softmax", "--order", "2", "--html", cwd=tmp_path)
+    assert refused.returncode == 2 and refused.stderr.startswith("derive: op softmax: --html shows an op of a file")
 
 
 def test_explain_writes_latex_and_code_that_can_be_piped(tmp_path: Path) -> None:

@@ -53,6 +53,9 @@ def explain(
     _check_shown(chosen, size, threads)
     lengths = _sizes(size or [])
     op = find(name, None if file is None else load_file(file))
+    if html and order > 1:
+        fix = f"derive explain {name} --show specs > FILE.py, then {name}_gradients --from FILE.py --html"
+        raise DeriveError("--html shows an op of a file, and --order 2 one that stands in none", op=name, fix=fix)
     for _ in range(order - 1):
         op = gradient_op(op)
     if jvp:
@@ -123,7 +126,7 @@ def _check_shown(chosen: dict[str, bool], size: list[str] | None, threads: int |
         raise DeriveError(f"{' and '.join(flags)} show different things", fix="give one of them")
     if threads is not None and not chosen["--cost"]:
         raise DeriveError("--threads is for --cost", fix="give both, or neither")
-    if size and (chosen["--latex"] or chosen["--html"]):
+    if size and (chosen["--latex"] or chosen["--html"] or chosen["--jvp"]):
         raise DeriveError(f"--size changes nothing of {flags[0]}", fix="leave it out")
 
 

@@ -73,9 +73,11 @@ def _by_sides(term: Expr, known: Extrema, used: dict[str, None]) -> Expr:
     for share in _shares(term, known):
         powers = term.as_powers_dict()
         power, other = powers.get(share.extremum, S.Zero), powers.get(share.taken, S.Zero)
-        if power.is_Integer and power < 0 < other:
-            power = -min(-power, other)  # what is passed on to the side is 0 where a quotient of the two is not 1
-        if power.is_Integer and power != 0 and (power > 0 or other > 0):
+        if not power.is_Integer or (power < 0 and not other.is_Integer):
+            continue
+        if power < 0:  # what is passed on to the side is 0 where a quotient of the two is not 1
+            power = -min(-power, max(other, S.Zero))
+        if power != 0:
             used[_said(share)] = None
             return _by_sides(term / share.extremum**power * share.taken**power, known, used)
     return term

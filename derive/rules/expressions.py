@@ -86,6 +86,7 @@ class _Pattern:
     right: Expr
     variables: Mapping[str, Dummy]
     anchor: Expr
+    functions: frozenset[type]  # that the left side has
 
     @property
     def cofactor(self) -> Basic:
@@ -100,7 +101,8 @@ def _pattern(row: Row) -> _Pattern:
     anchors = [t for t in Add.make_args(left) if t.free_symbols >= set(variables.values())]
     if not anchors:
         raise ValueError(f"{row}: no term holds all variables")
-    return _Pattern(left, right, variables, max(anchors, key=sympy.count_ops))
+    functions = frozenset(map(type, left.atoms(Function, Where)))
+    return _Pattern(left, right, variables, max(anchors, key=sympy.count_ops), functions)
 
 
 def names_of(op: Op) -> Names:
@@ -137,8 +139,11 @@ def _once(
     value: Basic, rows: Sequence[Row], names: Names, tidy: Callable[[Expr], Expr], new: bool
 ) -> Iterator[Move[Basic]]:
     """The value with one of the laws at one place."""
+    at_hand = None if names else set(map(type, value.atoms(Function, Where)))  # a name may stand for others
     for row in rows:
         p = _pattern(row)
+        if at_hand is not None and not p.functions <= at_hand:
+            continue
         for part in _parts(value):
             for bound, before in _found(p, part, names):
                 variables = {name: bound[v] for name, v in p.variables.items()}

@@ -9,17 +9,15 @@ cotangents gives; and what is read, lowered, printed and read again is the same 
 from __future__ import annotations
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import typer
 from torch import Tensor
 
-from derive.catalogue import load_file
+from derive.catalogue import load_text
 from derive.errors import DeriveError
 from derive.ir.equations import Op
 from derive.ir.nodes.leftovers import without_unread
@@ -48,11 +46,8 @@ def forward(d: Derivation) -> Printable:
 
 def read(text: str) -> Op:
     """The one op of a file of specs with that text."""
-    with tempfile.TemporaryDirectory() as folder:  # the reader takes files
-        path = Path(folder) / "printed.py"
-        path.write_text(text, encoding="utf-8")
-        (op,) = load_file(path)
-        return op
+    (op,) = load_text(text, "printed")
+    return op
 
 
 def read_back(p: Printable, d: Derivation) -> Op:

@@ -2,9 +2,13 @@
 
 import pytest
 import torch
+from sympy import Expr
 from torch.nn import functional
 
 from derive import axes, maximum, mean, minimum, op, scalar, sqrt, sum, tensor
+from derive.collapse.sides_taken import use_sides
+from derive.ir.terms.axes import Axis
+from derive.ir.terms.elements import At, Tensor
 from derive.pipeline import derivation_of, derive_op
 from derive.verify.verify import verify
 from tests.derive.live import assert_alike, module
@@ -89,3 +93,24 @@ def test_a_norm_over_its_own_floor_is_1() -> None:
     inner = torch.nn.functional.normalize(v, dim=1, eps=1e-6)
     wanted = torch.nn.functional.normalize(inner.flatten(1), dim=1, eps=1e-6)
     assert_alike(module(normed_twice.op).normed_twice(v), wanted, (v,))
+
+
+s, e, u = (At(Tensor(name), Axis("n")) for name in "seu")
+larger = maximum(s, 1)
+share = larger.diff(s)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (s * share / larger, share),
+        (s**2 * share / larger, s * share),
+        (s * share / larger**2, share / larger),
+        (u * share / larger, u * share / larger),  # nothing is divided by `s`, which may be 0
+        (s**e * share / larger, s**e * share / larger),
+        (s * share / larger**e, s * share / larger**e),
+        (s / larger, s / larger),
+    ],
+)
+def test_a_side_over_what_is_the_larger(value: Expr, expected: Expr) -> None:
+    assert use_sides(value, {})[0] == expected
