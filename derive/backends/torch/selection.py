@@ -28,6 +28,9 @@ from derive.primitives import PRIMITIVES
 _MOST, _MOST_OF_SEVERAL = 4_000, 160_000
 """How many bindings of a row's variables are compared with a part of a program; nearly all differ at once."""
 
+_MANY = 5
+"""Numbers of which no quotients are tried, but of 1."""
+
 _SLOW = 3
 """Passes that a dear function, or a choice, counts as."""
 
@@ -249,8 +252,9 @@ def _numbers(node: Node, made: Mapping[str, Assign]) -> list[Node]:
                 found[n] = None
     numbers = [ONE, *(n for n in found if n != ONE)]
     said = [n.value for n in numbers if isinstance(n, Num)]
-    made = [*(a / b for a in said for b in said if a != b and 1 in (a, b, len(said) < 5)), *(-a for a in said)]
-    return [*numbers, *(Num(v) for v in dict.fromkeys(made) if Num(v) not in numbers)]
+    quotients = (a / b for a in said for b in said if a != b and (len(said) < _MANY or 1 in (a, b)))
+    others = dict.fromkeys(map(Num, (*quotients, *(-a for a in said))))
+    return [*numbers, *(n for n in others if n not in numbers)]
 
 
 def _work(n: Call | Reduce, lengths: Nominal) -> float:
