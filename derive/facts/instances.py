@@ -21,11 +21,12 @@ from derive.primitives import PRIMITIVES, numeric
 
 Place = Mapping[str, int]
 
-PLACES, FEWEST = 64, 24
+PLACES, FEWEST = 128, 32
 """How many places two nodes are compared at, and how many of them must tell something."""
 
 _NEAR = 1e-9
 _TOLD = (-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 6.0)
+_SINGULAR = (-1.0, 0.0, 0.0, 1.0)
 _LENGTHS = (5, 4, 3)
 
 _REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
@@ -113,8 +114,12 @@ class Instance:
         key = (name, place, "drawn")
         if key not in self.known:
             drawn = Random(f"{self.seed} {name} {place}")
-            told = drawn.random() < 0.5
-            self.known[key] = drawn.choice((*_TOLD, *self.numbers)) if told else drawn.gauss(0, 2)
+            if self.seed % 2:  # several are singular at once
+                self.known[key] = drawn.choice(_SINGULAR)
+            elif drawn.random() < 0.5:
+                self.known[key] = drawn.choice((*_TOLD, *self.numbers))
+            else:
+                self.known[key] = drawn.gauss(0, 2)
         return self.known[key]
 
 

@@ -177,6 +177,14 @@ def test_values_tell_functions_apart_that_differ_at_one_place() -> None:
     assert agree(above, Call("where", (Call("le", (x, Num(Fraction(0)))), x, ONE)), ("n",), many)
 
 
+def test_a_guard_of_what_is_singular_is_not_nothing() -> None:
+    """`x**(y - 1) * y` is no number where both are 0, and is what it is chosen from everywhere else."""
+    x, y = (Read(name, ("n",)) for name in "xy")
+    slope = Call("mul", (Call("pow", (x, Call("sub", (y, ONE)))), y))
+    guarded = Call("where", (Call("eq", (y, Num(Fraction(0)))), Num(Fraction(0)), slope))
+    assert not agree(guarded, slope, ("n",), drawings({}, ()))
+
+
 def test_nothing_is_said_of_what_is_0_everywhere() -> None:
     x = Read("x", ("n",))
     zero = Call("sub", (x, x))
