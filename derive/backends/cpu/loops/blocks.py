@@ -6,7 +6,7 @@ several taps add to one place is summed before memory is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class InBlocks(InVectors):
 
     def adds_in_windows(self, sweep: Sweep) -> bool:
         """Whether it only adds to neighbouring places in windows: a vector of every other place is dear to add to."""
-        *_, fast = self.order(sweep)
+        *_, fast = sweep.axes
         last = [s.slots[-1] for s in sweep.loops if s.changes and s.slots]
         windows = [i for i in last if isinstance(i, Window) and is_window(i) and dict(i.steps).get(fast, 1) == 1]
         return len(windows) == len(sweep.loops) and self.computed(sweep.loops) == sweep.loops and not sweep.ordered
@@ -41,7 +41,7 @@ class InBlocks(InVectors):
         alone = not others and s.kind == "sum" and not self.group.is_total(s)
         return alone and all(set(sweep.axes) - set(axes_along(r.index)) for r in s.reads())
 
-    def added(self, slow: tuple[str, ...], fast: str, loops: list[Loop]) -> None:
+    def added(self, slow: tuple[str, ...], fast: str, loops: Sequence[Loop]) -> None:
         """Additions to places in windows, whole vectors at a time."""
         ends = self._meeting(loops[0], slow) if len(loops) == 1 else None
         if ends is None:
@@ -52,7 +52,7 @@ class InBlocks(InVectors):
         with self.out.otherwise():
             self._added_in_turn(slow, fast, loops)
 
-    def _added_in_turn(self, slow: tuple[str, ...], fast: str, loops: list[Loop]) -> None:
+    def _added_in_turn(self, slow: tuple[str, ...], fast: str, loops: Sequence[Loop]) -> None:
         out = self.out
         with self.plain(slow), overlapping(out, length(fast)), lanes(out, fast):
             for s in loops:

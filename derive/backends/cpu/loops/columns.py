@@ -6,6 +6,7 @@ sums stay accurate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import ClassVar
@@ -118,14 +119,14 @@ class Columns(Nest):
     def sweep(self, sweep: Sweep) -> None:
         if sweep.nested:
             (s,) = sweep.loops
-            with self.plain(self.order(sweep)):
-                self.folded(self.order(Sweep(sweep.nested, [s])), [s], [s])
+            with self.plain(sweep.axes):
+                self.folded(sweep.nested, [s], [s])
                 with self.lane():
                     total = self.part(s, "_total")
                     self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
             return
         folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
-        self.folded(self.order(sweep), folds, sweep.loops)
+        self.folded(sweep.axes, folds, sweep.loops)
         if folds:
             for s in folds:
                 self.declare(s)
@@ -136,7 +137,7 @@ class Columns(Nest):
                     self.out.line(f"{self.local(s.name)}{self.at_column} = {cast}{total};")
                     self.kept(s)
 
-    def folded(self, axes: tuple[str, ...], folds: list[Loop], loops: list[Loop]) -> None:
+    def folded(self, axes: tuple[str, ...], folds: Sequence[Loop], loops: Sequence[Loop]) -> None:
         """Loops over the inner axes, the block's columns innermost."""
         *slow, fast = axes
         i, n, out = variable(fast), length(fast), self.out
@@ -156,12 +157,12 @@ class Columns(Nest):
                 for s in folds:
                     out.line(fold(s.kind, self.part(s, "_total"), self.part(s, "_block")))
 
-    def place(self, loops: list[Loop]) -> None:
+    def place(self, loops: Sequence[Loop]) -> None:
         """One place of the inner axes, for every column of the block."""
         with self.lane():
             self.elements(loops)
 
-    def begin(self, folds: list[Loop], suffix: str) -> None:
+    def begin(self, folds: Sequence[Loop], suffix: str) -> None:
         """Arrays over the block's columns that loops fold into. Totals of sums have more digits."""
         for s in folds:
             kind = "double" if suffix == "_total" and s.kind == "sum" else "real"

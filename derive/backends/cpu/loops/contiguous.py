@@ -33,7 +33,7 @@ def as_one(axes: tuple[str, ...], loops: Sequence[Loop], form: Normal) -> bool:
     return places and all(together(n) for n in (*nodes, *written) if isinstance(n, Read))
 
 
-def in_memory_order(axes: tuple[str, ...], loops: list[Loop]) -> tuple[str, ...]:
+def in_memory_order(axes: tuple[str, ...], loops: Sequence[Loop]) -> tuple[str, ...]:
     """The axes as the operand with most of them has them in memory."""
     best: tuple[str, ...] = ()
     for loop in loops:

@@ -6,6 +6,7 @@ in steps of rows; what is folded over the few is folded in each lane.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.planes import InPlanes
@@ -18,7 +19,7 @@ from derive.backends.cpu.statements.normal import Loop
 class InFew(InPlanes):
     """Sweeps over such axes, and others."""
 
-    def few_first(self, order: tuple[str, ...], sweep: Sweep, folds: list[Loop]) -> tuple[str, ...]:
+    def few_first(self, order: tuple[str, ...], sweep: Sweep, folds: Sequence[Loop]) -> tuple[str, ...]:
         """The axes of a sweep, one of many places last where that may be: no sums, and no places that may meet."""
         computed = self.computed(sweep.loops)
         if folds or sweep.ordered or any(s.changes for s in computed) or not self.are_few(order[-1:]):
@@ -26,13 +27,13 @@ class InFew(InPlanes):
         many = [a for a in order if not self.are_few((a,))]
         return (*(a for a in order if a not in many[-1:]), *many[-1:])
 
-    def folds_few(self, sweep: Sweep, partial: list[Loop], whole: list[Loop]) -> bool:
+    def folds_few(self, sweep: Sweep, partial: Sequence[Loop], whole: Sequence[Loop]) -> bool:
         """Whether all that a sweep folds are sums over few places: lanes are what it is for."""
         others = whole or sweep.ordered or any(s.changes or self.group.is_total(s) for s in sweep.loops)
         sums = all(s.kind == "sum" for s in partial)
         return sums and not others and self.are_few(sweep.axes[sweep.first :])
 
-    def in_each_lane(self, sweep: Sweep, folds: list[Loop]) -> None:
+    def in_each_lane(self, sweep: Sweep, folds: Sequence[Loop]) -> None:
         """Vectors along the last axis that sums have, each lane its own sums."""
         *slow, lane = sweep.axes[: sweep.first]
         with self.plain(tuple(slow)), self.out.loop(variable(lane), "0", length(lane), "simd"):

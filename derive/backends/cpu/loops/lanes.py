@@ -7,7 +7,7 @@ side, and those of a g are added up at the end. What there is one of for each g 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
@@ -75,7 +75,7 @@ def _fits(loop: Loop, outer: tuple[str, ...], fast: str) -> bool:
     return (not loop.is_fold or set(loop.free) == set(outer)) and (not inside or fast in loop.domain)
 
 
-def _with_values(loops: list[Loop], outer: tuple[str, ...], form: Normal) -> Iterator[Loop]:
+def _with_values(loops: Sequence[Loop], outer: tuple[str, ...], form: Normal) -> Iterator[Loop]:
     """The loops, with what there is one of for each row read before the sweeps that ask for it."""
     made = {s.name for s in loops}
     names: dict[Read, Read] = {}
@@ -92,7 +92,7 @@ def _with_values(loops: list[Loop], outer: tuple[str, ...], form: Normal) -> Ite
         yield s
 
 
-def _of_memory(loops: list[Loop], group: Group) -> list[Loop]:
+def _of_memory(loops: Sequence[Loop], group: Group) -> list[Loop]:
     """The loops without what lanes hold of the group's own."""
     values = {s.name for s in group.loops if set(s.free) <= set(group.outer) and not group.inner(s)}
     values |= {s.name for s in group.loops if s.is_fold}

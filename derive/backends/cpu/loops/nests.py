@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
-from derive.backends.cpu.loops.stages import Plan, Sweep
+from derive.backends.cpu.loops.contiguous import as_one
+from derive.backends.cpu.loops.stages import Plan
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
-from derive.ir.nodes.walking import axes_along, by_axes, index_axes, walk
+from derive.ir.nodes.walking import axes_along, by_axes, walk
 from derive.ir.program import Read
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -121,7 +121,7 @@ class Nest:
 
     # --- one element ---------------------------------------------------------------------------------------
 
-    def elements(self, loops: list[Loop]) -> None:
+    def elements(self, loops: Sequence[Loop]) -> None:
         """The statements of a sweep for one element."""
         found = self.computed(loops)
         last = [] if any(s.changes for s in found) else self._stored_last(found)
@@ -135,12 +135,12 @@ class Nest:
             self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
 
-    def computed(self, loops: list[Loop]) -> list[Loop]:
+    def computed(self, loops: Sequence[Loop]) -> tuple[Loop, ...]:
         """These loops, and those of what is computed where they read it."""
         wanted = self.wanted(loops)
-        return [s for s in self.group.loops if s in loops or s.name in wanted]
+        return tuple(s for s in self.group.loops if s in loops or s.name in wanted)
 
-    def _stored_last(self, loops: list[Loop]) -> list[Loop]:
+    def _stored_last(self, loops: Sequence[Loop]) -> list[Loop]:
         """What goes to memory when the rest is computed: who cannot tell memory apart reads what is read again anew.
 
         With it goes what is known of that: a function that both statements need would be computed twice.
@@ -153,7 +153,7 @@ class Nest:
                 found.append(s)
         return found
 
-    def wanted(self, loops: list[Loop]) -> set[str]:
+    def wanted(self, loops: Sequence[Loop]) -> set[str]:
         """What is computed where it is read, of all that these loops read."""
         found: set[str] = set()
         pending = [r.name for s in loops for r in s.reads()]
@@ -188,7 +188,7 @@ class Nest:
         self.out.line(f"{into} = {name}_new {'>' if s.kind == 'amax' else '<'} {into} ? {name}_new : {into};")
         self.out.line(f"{name}_nan |= {name}_new != {name}_new;")
 
-    def accumulators(self, folds: list[Loop], suffix: str) -> str:
+    def accumulators(self, folds: Sequence[Loop], suffix: str) -> str:
         """Declares what a vector loop folds into, and gives the loop's clauses."""
         clauses = ""
         for s in folds:
@@ -217,29 +217,10 @@ class Nest:
 
     # --- loops ---------------------------------------------------------------------------------------------
 
-    def notes(self, loops: list[Loop]) -> None:
+    def notes(self, loops: Sequence[Loop]) -> None:
         """The equations that a sweep computes."""
         for note in dict.fromkeys(line for s in self.computed(loops) for line in s.note.split("\n")):
             self.out.comment(note)
-
-    def order(self, sweep: Sweep) -> tuple[str, ...]:
-        """The axes of a sweep, the fastest last.
-
-        Of a window that is added in that is the longest, and its others come before what else moves in windows: two
-        additions to overlapping vectors would wait for each other.
-        """
-        if sweep.first:
-            return sweep.axes
-        order = in_memory_order(sweep.axes, sweep.loops)
-        for s in sweep.loops:
-            last = index_axes(s.slots[-1]) if s.changes and s.slots else ()
-            if len(last) > 1 and set(last) <= set(order):
-                place = self.normal.nominal.longest(last)
-                moving = {a for i in s.slots if len(index_axes(i)) > 1 for a in index_axes(i)}
-                taps = tuple(a for a in last if a != place)
-                rest = (a for a in order if a in moving and a not in last)
-                order = (*(a for a in order if a not in moving), *taps, *rest, place)
-        return order
 
     @contextmanager
     def plain(self, axes: tuple[str, ...]) -> Iterator[None]:
@@ -250,7 +231,7 @@ class Nest:
             yield
 
     @contextmanager
-    def indices_first(self, fast: str, loops: list[Loop]) -> Iterator[None]:
+    def indices_first(self, fast: str, loops: Sequence[Loop]) -> Iterator[None]:
         """What chooses rows that vectors run along, read before: GCC would gather what lies side by side."""
         chosen = [i for s in self.computed(loops) for r in (Read(s.name, s.slots), *s.reads()) for i in r.index]
         reads = dict.fromkeys(i for i in chosen if isinstance(i, Read) and by_axes(i) and fast not in i.index)

@@ -54,7 +54,7 @@ def _in_tiles(group: Group, form: Normal, outside: frozenset[str], outer: tuple[
         return None
     place = {s.name: "element" for s in elements}
     place |= {s.name: "memory" if s.name in outside or group.is_total(s) else "value" for s in (*folds, *after)}
-    return Plan(own, (), place, {s.name: s for s in group.loops})
+    return Plan(own, (), place)
 
 
 def _is_element(loop: Loop, outside: frozenset[str]) -> bool:

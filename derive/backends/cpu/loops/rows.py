@@ -6,6 +6,7 @@ whose number depends on the rows alone, so that any number of threads gives the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -121,7 +122,7 @@ class Rows(InFew):
                 self.value(s)
             self.sweeps(stage.sweeps)
 
-    def sweeps(self, sweeps: list[Sweep]) -> None:
+    def sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """The sweeps of a stage, but for what is computed where it is read."""
         for sweep in sweeps:
             if all(self.plan.place[s.name] == "element" for s in sweep.loops):
@@ -148,7 +149,7 @@ class Rows(InFew):
     # --- sweeps --------------------------------------------------------------------------------------------
 
     def sweep(self, sweep: Sweep) -> None:
-        *slow, fast = order = self.order(sweep)
+        *slow, fast = order = sweep.axes
         folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
         if sweep.first:
             self.with_partial(sweep, folds)
@@ -170,7 +171,7 @@ class Rows(InFew):
             self.finish(s)
 
     def in_windows(
-        self, slow: tuple[str, ...], fast: str, folds: list[Loop], sweep: Sweep, stack: ExitStack
+        self, slow: tuple[str, ...], fast: str, folds: Sequence[Loop], sweep: Sweep, stack: ExitStack
     ) -> None:
         """What pairs of places and taps add or sum, in forms of their own; what follows is for other lengths."""
         added = self.adds_in_windows(sweep)
@@ -188,7 +189,7 @@ class Rows(InFew):
                 self.sums_of_rows(folds[0], slow, fast)
         stack.enter_context(self.out.otherwise())
 
-    def with_partial(self, sweep: Sweep, folds: list[Loop]) -> None:
+    def with_partial(self, sweep: Sweep, folds: Sequence[Loop]) -> None:
         """A sweep of which some folds go over the last axes, for every value of the first."""
         partial = list(filter(sweep.is_partial, folds))
         whole = [s for s in folds if s not in partial]
@@ -228,8 +229,8 @@ class Rows(InFew):
     def _along(self, sweep: Sweep) -> None:
         """One value after the other, vectors along what is folded."""
         (s,) = sweep.loops
-        *slow, fast = self.order(Sweep(sweep.nested, [s]))
-        places = self.order(sweep)
+        *slow, fast = sweep.nested
+        places = sweep.axes
         with ExitStack() as stack:
             if slow and s.kind == "sum":
                 with self.out.block(f"if ({in_vectors(fast)})"):
@@ -238,15 +239,15 @@ class Rows(InFew):
             stack.enter_context(self.plain(places))
             self.start([s])
             with self.plain(tuple(slow)):
-                self.vectors(fast, length(fast), [s], Sweep(sweep.nested, [s]))
+                self.vectors(fast, length(fast), [s], sweep.inside)
             total = f"{self.text.name(s.name)}_total"
             self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
 
     def _across(self, sweep: Sweep) -> None:
         """Neighbouring values at once, in arrays: sums of ROWS places each, added to totals in double precision."""
         (s,) = sweep.loops
-        *slow, lane = self.order(sweep)
-        *outer, fast = self.order(Sweep(sweep.nested, [s]))
+        *slow, lane = sweep.axes
+        *outer, fast = sweep.nested
         i, j, out, name = variable(lane), variable(fast), self.out, self.text.name(s.name)
         total, block = (f"{name}_{part}[{i} - {i}_from]" for part in ("total", "block"))
         span = f"for (int64_t {i}_from = 0; {i}_from < {length(lane)}; {i}_from += SPAN)"

@@ -6,6 +6,7 @@ one before has. How long an axis is shows when the kernel runs, so that both for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -155,7 +156,7 @@ class ShortRows(Columns):
         across = _lies_across(self.group, set(inner_axes(self.group))) or reads_windows(self.group)
         return not across or "buffer" in self.plan.place.values()
 
-    def folded(self, axes: tuple[str, ...], folds: list[Loop], loops: list[Loop]) -> None:
+    def folded(self, axes: tuple[str, ...], folds: Sequence[Loop], loops: Sequence[Loop]) -> None:
         if not self.is_few or not folds:
             super().folded(axes, folds, loops)
             return
@@ -177,7 +178,7 @@ class ShortRows(Columns):
             if place == "buffer":
                 self.out.line(f"{self.normal.type(name)} {self.text.name(name)}[SHORT * {self.room}];")
 
-    def elements(self, loops: list[Loop]) -> None:
+    def elements(self, loops: Sequence[Loop]) -> None:
         """The statements for one element, after what a choice reads.
 
         GCC makes no vectors of a load in steps of rows that only some elements need.
@@ -219,7 +220,7 @@ class ShortRows(Columns):
         else:
             super().accumulate(s)
 
-    def place(self, loops: list[Loop]) -> None:
+    def place(self, loops: Sequence[Loop]) -> None:
         totals = [s for s in loops if self.group.is_total(s)]
         with self.lane(self.accumulators(totals, "_part")):
             self.elements(loops)

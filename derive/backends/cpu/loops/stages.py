@@ -6,7 +6,9 @@ folds is known from stage k + 1 on. Loops of a stage over the same inner axes sh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from derive.backends.cpu.loops.contiguous import in_memory_order
 from derive.backends.cpu.loops.early import invariants_first
@@ -19,16 +21,17 @@ from derive.ir.program import Index, Merged, Node, Read, Window
 _LONGEST = 12  # operations that are done again rather than kept in memory between sweeps
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sweep:
-    """Loops over the same inner axes. `nested` is what its one loop folds over for every value of the axes.
+    """Loops over the same inner axes, the fastest last. `nested` is what its one loop folds over for every value of
+    the axes.
 
     Beside others, a loop that folds over the last axes for every value of the first shares their sweep: `first` says
-    how many these are, and the axes stand in order then.
+    how many these are.
     """
 
     axes: tuple[str, ...]
-    loops: list[Loop] = field(default_factory=list)
+    loops: tuple[Loop, ...]
     nested: tuple[str, ...] = ()
     ordered: bool = False  # places may repeat: no vectors
     first: int = 0
@@ -37,11 +40,18 @@ class Sweep:
         """Whether it folds over the last axes alone."""
         return bool(self.first) and loop.is_fold and self.axes[0] in loop.free and self.axes[-1] not in loop.free
 
+    @property
+    def inside(self) -> Sweep:
+        """What its one loop folds over, for one value of the axes."""
+        return Sweep(self.nested, self.loops)
 
-@dataclass
+
+@dataclass(frozen=True)
 class Stage:
-    values: list[Loop] = field(default_factory=list)
-    sweeps: list[Sweep] = field(default_factory=list)
+    """Loops that need one place of the outer axes alone, then sweeps over inner axes."""
+
+    values: tuple[Loop, ...]
+    sweeps: tuple[Sweep, ...]
 
 
 @dataclass(frozen=True)
@@ -54,8 +64,12 @@ class Plan:
 
     group: Group
     stages: tuple[Stage, ...]
-    place: dict[str, str]
-    written: dict[str, Loop]
+    place: Mapping[str, str]
+
+    @cached_property
+    def written(self) -> dict[str, Loop]:
+        """The last loop that writes each tensor."""
+        return {s.name: s for s in self.group.loops}
 
 
 def rows_first(group: Group, normal: Normal) -> Group:
@@ -70,11 +84,34 @@ def planned(group: Group, normal: Normal, outside: frozenset[str]) -> Plan:
     for loop in group.loops:
         work.put(loop)
     work.part_alone()
-    written = {s.name: s for s in group.loops}
-    place = {name: _place(name, work, outside) for name in written}
-    for stage in work.stages:
-        stage.sweeps.sort(key=lambda s: s.ordered)
-    return Plan(group, tuple(work.stages), place, written)
+    place = {s.name: _place(s.name, work, outside) for s in group.loops}
+    return Plan(group, tuple(_stage(s, normal) for s in work.stages), place)
+
+
+def _stage(stage: _Stage, normal: Normal) -> Stage:
+    found = [Sweep(s.axes, tuple(s.loops), s.nested, s.ordered, s.first) for s in stage.sweeps]
+    sweeps = (replace(s, axes=_in_order(s, normal), nested=_in_order(s.inside, normal)) for s in found)
+    return Stage(tuple(stage.values), tuple(sorted(sweeps, key=lambda s: s.ordered)))
+
+
+def _in_order(sweep: Sweep, normal: Normal) -> tuple[str, ...]:
+    """The axes of a sweep, the fastest last.
+
+    Of a window that is added in that is the longest, and its others come before what else moves in windows: two
+    additions to overlapping vectors would wait for each other.
+    """
+    if sweep.first:
+        return sweep.axes
+    order = in_memory_order(sweep.axes, sweep.loops)
+    for s in sweep.loops:
+        last = index_axes(s.slots[-1]) if s.changes and s.slots else ()
+        if len(last) > 1 and set(last) <= set(order):
+            place = normal.nominal.longest(last)
+            moving = {a for i in s.slots if len(index_axes(i)) > 1 for a in index_axes(i)}
+            taps = tuple(a for a in last if a != place)
+            rest = (a for a in order if a in moving and a not in last)
+            order = (*(a for a in order if a not in moving), *taps, *rest, place)
+    return order
 
 
 def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
@@ -89,12 +126,29 @@ def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
     return [own, replace(loop, value=Read(name, slots), over=group.outer)]
 
 
+@dataclass
+class _Sweep:
+    """A sweep that loops still join, its axes in any order."""
+
+    axes: tuple[str, ...]
+    loops: list[Loop]
+    nested: tuple[str, ...]
+    ordered: bool
+    first: int
+
+
+@dataclass
+class _Stage:
+    values: list[Loop] = field(default_factory=list)
+    sweeps: list[_Sweep] = field(default_factory=list)
+
+
 class _Work:
     def __init__(self, group: Group):
         self.group = group
-        self.stages: list[Stage] = []
-        self.writes: dict[str, list[tuple[int, Sweep | None, Loop]]] = {}  # stage, place (None: a value)
-        self.readers: dict[str, list[tuple[Sweep | None, Read]]] = {}
+        self.stages: list[_Stage] = []
+        self.writes: dict[str, list[tuple[int, _Sweep | None, Loop]]] = {}  # stage, place (None: a value)
+        self.readers: dict[str, list[tuple[_Sweep | None, Read]]] = {}
         self.read_at: dict[str, int] = {}
         self.shared = _shared_sweeps(group)
 
@@ -129,30 +183,31 @@ class _Work:
         """The first stage that may read: after every part, which may be written in any order."""
         return max(self._after_one(r, axes, nested, *write) for write in self.writes[r.name])
 
-    def _after_one(self, r: Read, axes: tuple[str, ...], nested: bool, k: int, sweep: Sweep | None, loop: Loop) -> int:
+    def _after_one(self, r: Read, axes: tuple[str, ...], nested: bool, k: int, sweep: _Sweep | None, loop: Loop) -> int:
         if sweep is None:
             return k
         together = set(sweep.axes) == set(axes) and not nested and not sweep.nested and not sweep.ordered
         return k if together and loop.kind == "set" and r.index == loop.slots else k + 1
 
-    def _stage(self, k: int) -> Stage:
+    def _stage(self, k: int) -> _Stage:
         while len(self.stages) <= k:
-            self.stages.append(Stage())
+            self.stages.append(_Stage())
         return self.stages[k]
 
-    def _sweep(self, k: int, axes: tuple[str, ...], nested: tuple[str, ...], ordered: bool) -> Sweep:
+    def _sweep(self, k: int, axes: tuple[str, ...], nested: tuple[str, ...], ordered: bool) -> _Sweep:
         stage = self._stage(k)
         for s in stage.sweeps:
             if set(s.axes) == set(axes) and not (nested or s.nested) and s.ordered == ordered:
                 return s
         in_order, first = self.shared.get(frozenset(axes), (axes, 0)) if not nested and not ordered else (axes, 0)
-        stage.sweeps.append(Sweep(in_order, [], nested, ordered, first))
+        stage.sweeps.append(_Sweep(in_order, [], nested, ordered, first))
         return stage.sweeps[-1]
 
     def part_alone(self) -> None:
         """Sweeps of one fold over the last axes, with nothing beside it, and sweeps without such."""
         for sweep in (x for stage in self.stages for x in stage.sweeps):
-            partial = list(filter(sweep.is_partial, sweep.loops))
+            whole = Sweep(sweep.axes, (), first=sweep.first)
+            partial = list(filter(whole.is_partial, sweep.loops))
             if partial and len(sweep.loops) == 1:
                 sweep.axes, sweep.nested = sweep.axes[: sweep.first], sweep.axes[sweep.first :]
             if not partial or sweep.nested:

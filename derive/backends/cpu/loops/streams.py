@@ -6,7 +6,7 @@ begins. Short columns stay in the cache for all sweeps, a block at a time: for t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -75,9 +75,9 @@ class Streams(Columns):
                 yield self.normal.type(name), self.local(name), self.count
         for sweep in (sweep for stage in self.plan.stages for sweep in stage.sweeps):
             for s in (s for s in sweep.loops if s.is_fold):
-                yield "real", f"{self.text.name(s.name)}_pieces", f"pieces({extent(self.order(sweep))}) * {self.count}"
+                yield "real", f"{self.text.name(s.name)}_pieces", f"pieces({extent(sweep.axes)}) * {self.count}"
 
-    def values_of(self, folded: list[tuple[Sweep, Loop]], values: list[Loop]) -> None:
+    def values_of(self, folded: list[tuple[Sweep, Loop]], values: Sequence[Loop]) -> None:
         """What sweeps have folded, then what needs no inner axis: for every column."""
         if not folded and not values:
             return
@@ -86,7 +86,7 @@ class Streams(Columns):
         with out.loop("block", "0", f"({self.count} + SPAN - 1) / SPAN"):
             out.line(f"const int64_t from = block * SPAN, to = at_most(from + SPAN, {self.count});")
             for sweep, s in folded:
-                c, count = self.text.name(s.name), f"pieces({extent(self.order(sweep))})"
+                c, count = self.text.name(s.name), f"pieces({extent(sweep.axes)})"
                 into = self.local(s.name) if self.plan.place[s.name] == "value" else c
                 out.line(f"{MERGE[s.kind]}({into} + from, {c}_pieces + from, {count}, to - from, {self.count});")
             for note in dict.fromkeys(s.note for s in values):
@@ -98,9 +98,9 @@ class Streams(Columns):
                         out.line(fold(CHANGES[s.kind], into, value) if s.changes else f"{into} = {value};")
 
     @contextmanager
-    def rows(self, sweep: Sweep, folds: list[Loop]) -> Iterator[None]:
+    def rows(self, sweep: Sweep, folds: Sequence[Loop]) -> Iterator[None]:
         """A thread's rows of a sweep, a block of columns at a time."""
-        out, axes = self.out, self.order(sweep)
+        out, axes = self.out, sweep.axes
         rows, across = extent(axes), f"column_blocks({self.count})"
         out.line("#pragma omp for schedule(static)")
         with out.loop("task", "0", f"pieces({rows}) * {across}"):
@@ -144,7 +144,7 @@ class NarrowStreams(Streams):
         return f"{super().tall()} && {self.count} < NARROW"
 
     @contextmanager
-    def rows(self, sweep: Sweep, folds: list[Loop]) -> Iterator[None]:
+    def rows(self, sweep: Sweep, folds: Sequence[Loop]) -> Iterator[None]:
         out, (row,) = self.out, sweep.axes
         out.line("#pragma omp for schedule(static)")
         with out.loop("piece", "0", f"pieces({length(row)})"), self.plain((str(self.group.lane),)):

@@ -8,7 +8,7 @@ come from memory come faster one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -97,7 +97,7 @@ class RowsTogether(Rows):
 
     def side_by_side(self, sweep: Sweep) -> tuple[str, ...]:
         """The axes of a sweep that one loop counts through."""
-        order = self.order(sweep)
+        order = sweep.axes
         return order if as_one(order, self.computed(sweep.loops), self.normal) else order[-1:]
 
     def sums_rows(self, sweep: Sweep) -> bool:
@@ -210,5 +210,5 @@ class RowsInFours(RowsTogether):
 class RowsFarOff(Rows):
     """Wide rows from memory, one by one and place by place: to compute faster was slower there, by a quarter."""
 
-    def overlaps(self, sweep: Sweep, folds: list[Loop]) -> bool:
+    def overlaps(self, sweep: Sweep, folds: Sequence[Loop]) -> bool:
         return False

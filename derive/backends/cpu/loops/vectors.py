@@ -7,6 +7,7 @@ the lanes of a vector, which are put together when the row ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
@@ -45,12 +46,12 @@ class InVectors(Nest):
     in_lanes: bool = False  # whether the line that is printed stands in a loop over lanes
     in_steps: bool = False  # whether the places of the innermost loop lie apart in memory: GCC takes those as they come
 
-    def start(self, folds: list[Loop]) -> None:
+    def start(self, folds: Sequence[Loop]) -> None:
         for s in folds:
             kind = "double" if s.kind == "sum" else "real"
             self.out.line(f"{kind} {self.text.name(s.name)}_total = {START[s.kind]};")
 
-    def vectors(self, fast: str, n: str, folds: list[Loop], sweep: Sweep) -> None:
+    def vectors(self, fast: str, n: str, folds: Sequence[Loop], sweep: Sweep) -> None:
         """The innermost loop over so many places, in blocks where it sums."""
         i, out, width = variable(fast), self.out, self.width if folds else ONE
         self.in_lanes = self.overlaps(sweep, folds) and not (self.in_steps or self.is_written_out(fast, sweep))
@@ -70,7 +71,7 @@ class InVectors(Nest):
                 self._by_places(i, (start, stop), sweep, folds)
         self.in_lanes = self.in_steps = False
 
-    def overlaps(self, sweep: Sweep, folds: list[Loop]) -> bool:
+    def overlaps(self, sweep: Sweep, folds: Sequence[Loop]) -> bool:
         """Whether places may be computed twice, and what is left over would be dear."""
         loops = self.computed(sweep.loops)
         if sweep.ordered or any(s.changes or s.name in {r.name for r in s.reads()} for s in loops):
@@ -86,7 +87,7 @@ class InVectors(Nest):
         """Whether the places of all these axes, as many as is known, are fewer than are worth a vector."""
         return bool(axes) and prod(self.normal.fixed.get(a, LEAST) for a in axes) < LEAST
 
-    def _in_lanes(self, i: str, ends: tuple[str, str], width: Width, sweep: Sweep, folds: list[Loop]) -> None:
+    def _in_lanes(self, i: str, ends: tuple[str, str], width: Width, sweep: Sweep, folds: Sequence[Loop]) -> None:
         names = {s.name: self.text.name(s.name) for s in folds}
         for s in folds:
             self.out.line(f"real {names[s.name]}_lanes[{width.lanes}];")
@@ -97,7 +98,7 @@ class InVectors(Nest):
             lanes = f"{OF[s.kind]}_{width.together}({names[s.name]}_lanes)"
             self.out.line(fold(s.kind, f"{names[s.name]}_total", lanes))
 
-    def _by_places(self, i: str, ends: tuple[str, str], sweep: Sweep, folds: list[Loop]) -> None:
+    def _by_places(self, i: str, ends: tuple[str, str], sweep: Sweep, folds: Sequence[Loop]) -> None:
         clauses = self.accumulators(folds, "_block")
         with self.out.loop(i, *ends, "" if sweep.ordered else f"simd{clauses}"):
             self.elements(sweep.loops)
