@@ -160,7 +160,7 @@ class Columns(Nest):
     def place(self, loops: Sequence[Loop]) -> None:
         """One place of the inner axes, for every column of the block."""
         with self.lane():
-            self.elements(loops)
+            self.elements(loops, self.accumulate)
 
     def begin(self, folds: Sequence[Loop], suffix: str) -> None:
         """Arrays over the block's columns that loops fold into. Totals of sums have more digits."""

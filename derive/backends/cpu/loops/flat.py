@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.nests import extent
-from derive.backends.cpu.loops.rows import Rows
+from derive.backends.cpu.loops.nests import Nest, extent
 from derive.backends.cpu.names import variable
-from derive.backends.cpu.statements.normal import Loop
 
 
 @dataclass
-class Flat(Rows):
-    """The rows' printer with the last outer axis as the one that vectors run along."""
+class Flat(Nest):
+    """Vectors run along the last outer axis."""
 
     def print(self) -> None:
         slow, fast, n = self.split()
@@ -32,7 +30,7 @@ class Flat(Rows):
             totals = list(self.group.totals)
             clauses = self.accumulators(totals, "_part")
             with out.loop(i, "from", "to", f"simd{clauses}"):
-                self.elements(loops)
+                self.elements(loops, lambda s: self.reduce(s, f"{self.text.name(s.name)}_part"))
             for s in totals:
                 out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
 
@@ -40,6 +38,3 @@ class Flat(Rows):
     def parts(self) -> str:
         slow, _, n = self.split()
         return " * ".join([*([extent(slow)] if slow else []), f"blocks({n})"])
-
-    def accumulate(self, s: Loop) -> None:
-        self.reduce(s, f"{self.text.name(s.name)}_part")

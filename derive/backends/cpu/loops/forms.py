@@ -13,12 +13,12 @@ from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.loops.lanes import Lanes, lanes_form
 from derive.backends.cpu.loops.nests import MERGE, Nest, extent
 from derive.backends.cpu.loops.pair_tiles import PairTiles, pair_tiles
-from derive.backends.cpu.loops.rows import Rows
+from derive.backends.cpu.loops.rows import FOUR, Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
 from derive.backends.cpu.loops.streams import NarrowStreams, Streams, streams
 from derive.backends.cpu.loops.taps import VectorRows, VectorsTogether
-from derive.backends.cpu.loops.together import RowsFarOff, RowsInFours, RowsTogether, together
+from derive.backends.cpu.loops.together import RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
@@ -96,8 +96,8 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
         narrow = NarrowStreams(plan, form, out)
         forms = [*([(narrow.tall(), narrow)] if narrow.fits else []), (long.tall(), long), *forms]
     if isinstance(nest, RowsTogether):
-        wide = RowsInFours(plan, form, out)
-        forms = [(wide.test, wide), (nest.test, nest), ("", RowsFarOff(plan, form, out))]
+        wide = RowsTogether(plan, form, out, width=FOUR)
+        forms = [(wide.test, wide), (nest.test, nest), ("", Rows(plan, form, out, overlapping=False))]
     if short is not None:
         rows = ShortRows(short, form, out)
         forms.insert(0, (rows.test, rows))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -18,6 +18,7 @@ from derive.ir.program import Read
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
+Accumulate = Callable[[Loop], None]
 MERGE = {"sum": "add_up", "amax": "largest", "amin": "smallest"}  # what folds parts in memory
 
 
@@ -121,8 +122,8 @@ class Nest:
 
     # --- one element ---------------------------------------------------------------------------------------
 
-    def elements(self, loops: Sequence[Loop]) -> None:
-        """The statements of a sweep for one element."""
+    def elements(self, loops: Sequence[Loop], accumulate: Accumulate) -> None:
+        """The statements of a sweep for one element; `accumulate` prints one more of a fold."""
         found = self.computed(loops)
         last = [] if any(s.changes for s in found) else self._stored_last(found)
         for s in found:
@@ -130,7 +131,7 @@ class Nest:
                 self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
                 self.here.add(s.name)
             else:
-                self._element(s)
+                self._element(s, accumulate)
         for s in last:
             self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
@@ -164,19 +165,15 @@ class Nest:
                 pending += [n.name for n in walk(self.plan.written[name].value) if isinstance(n, Read)]
         return found
 
-    def _element(self, s: Loop) -> None:
+    def _element(self, s: Loop, accumulate: Accumulate) -> None:
         if s.is_fold:
-            self.accumulate(s)
+            accumulate(s)
         elif s.changes:
             self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
         elif self.plan.place[s.name] in ("element", "value"):
             self.out.line(f"const {self.type(s.name)} {self.text.name(s.name)} = {self.right(s)};")
         else:
             self.keep(s)
-
-    def accumulate(self, s: Loop) -> None:
-        """One more element of a fold, in the sweep's accumulator; a total adds to memory of its chunk."""
-        self.out.line(fold(s.kind, self.stored(s), self.text.real(s.value)))
 
     def reduce(self, s: Loop, into: str) -> None:
         """One more element of a fold in a form that becomes vectors; what is not a number is noted aside."""
@@ -266,3 +263,28 @@ def fold(kind: str, into: str, value: str) -> str:
     if kind == "sum":
         return f"{into} += {value};"
     return f"{into} = {'larger' if kind == 'amax' else 'smaller'}({into}, {value});"
+
+
+# --- one vector after another, of which the last overlaps the one before ---------------------------------------
+
+
+@contextmanager
+def overlapping(out: Writer, n: str, first: str = "first") -> Iterator[None]:
+    """Blocks of one vector up to place n, which is no less: each begins at `first`, and only the last one overlaps."""
+    with out.loop("block", "0", f"({n} + LANES - 1) / LANES"):
+        out.line(f"const int64_t {first} = at_most(block * LANES, {n} - LANES);")
+        yield
+
+
+@contextmanager
+def lanes(out: Writer, axis: str) -> Iterator[None]:
+    """The places of such a block, which are a vector's lanes; those before `done` belong to the block before."""
+    out.line("const int done = (int)(block * LANES - first);")
+    with out.loop("lane", "0", "LANES", "simd", "int"):
+        out.line(f"const int64_t {variable(axis)} = first + lane;")
+        yield
+
+
+def in_vectors(axis: str) -> str:
+    """Where rows are so long that they are a vector at least, and no so long that one more would not show."""
+    return f"{length(axis)} >= LANES && {length(axis)} < 2 * SPAN"

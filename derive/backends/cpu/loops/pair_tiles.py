@@ -223,7 +223,7 @@ class PairTiles(Nest):
             with out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
                 if any(isinstance(n, AxisValue) and n.axis == self.lane for s in self.inside for n in walk(s.value)):
                     out.line(f"const int64_t {variable(self.lane)} = from + lane;")
-                self.elements(self.inside)
+                self.elements(self.inside, self.accumulate)
             self.named = {}
 
     def at(self, read: Read) -> str:
@@ -263,7 +263,7 @@ class PairTiles(Nest):
                     self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
                     self.here.add(s.name)
             for s in self.after:
-                self._element(s)
+                self._element(s, self.accumulate)
             self.here.clear()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from derive.backends.cpu.loops.blocks import InBlocks
+from derive.backends.cpu.loops.nests import Nest
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.ir.nodes.arithmetic import ZERO, multiplied
@@ -99,26 +99,28 @@ def _sides(index: Index, dim: Index) -> Iterator[Side]:
                 yield Side(dim, place, tap, apart)
 
 
-@dataclass
-class InPlanes(InBlocks):
-    """What rows do in place of adding one tap after another."""
+@dataclass(frozen=True)
+class Planes:
+    """What a nest of rows does in place of adding one tap after another."""
 
-    def in_plane(self, p: Plane, slow: tuple[str, ...]) -> str:
+    nest: Nest
+
+    def fits(self, p: Plane, slow: tuple[str, ...]) -> str:
         """The condition under which a plane is added to so, after lines that it asks for: some of its rows lie near,
         with zeros, and all weights are finite, since zeros of others are none.
         """
-        out, finite = self.out, f"{self.text.name(p.loop.name)}_finite"
+        out, finite = self.nest.out, f"{self.nest.text.name(p.loop.name)}_finite"
         out.line(f"int {finite} = 1;")
-        with self.plain((*self._others(p, slow), *(side.tap for side in p.sides))):
-            out.line(f"{finite} &= isfinite({self.text.real(p.taps)});")
+        with self.nest.plain((*self._others(p, slow), *(side.tap for side in p.sides))):
+            out.line(f"{finite} &= isfinite({self.nest.text.real(p.taps)});")
         size = " * ".join(length(side.dim) for side in p.sides)
         above = f"({p.column.reach} + 1) * " if p.column else ""
         return f"{finite} && {size} >= FOUR && 2 * {above}{length(p.row.dim)} <= PLANE"
 
-    def added_in_plane(self, p: Plane, slow: tuple[str, ...]) -> None:
+    def added(self, p: Plane, slow: tuple[str, ...]) -> None:
         """Some rows of the plane after others, the last of which may overlap those before."""
-        out, width, name = self.out, length(p.row.dim), self.text.name(p.loop.name)
-        with self.plain(self._others(p, slow)):
+        out, width, name = self.nest.out, length(p.row.dim), self.nest.text.name(p.loop.name)
+        with self.nest.plain(self._others(p, slow)):
             out.line(f"const int64_t before = {p.row.reach};")
             if p.column is None:
                 self._lay_out(p, f"{name}_plane", "1")
@@ -137,7 +139,7 @@ class InPlanes(InBlocks):
 
     def _lay_out(self, p: Plane, near: str, rows: str) -> None:
         """What is read at the places, with zeros behind each row, before the first, and above it."""
-        out, row, width = self.out, p.row, length(p.row.dim)
+        out, row, width = self.nest.out, p.row, length(p.row.dim)
         i, n = variable(row.place), length(row.place)
         out.line(f"real {near}[PLANE];")
         out.line(f"fill({near}, 0, before);")
@@ -149,24 +151,24 @@ class InPlanes(InBlocks):
                 out.line(f"const int64_t {i}_end = {at} >= 0 && {at} < {high} ? {n} : 0;")
             end = f"{i}_end" if p.column else n
             with out.loop(i, "0", end, "simd"):
-                out.line(f"row_near[{i}] = {self.text.real(p.places)};")
+                out.line(f"row_near[{i}] = {self.nest.text.real(p.places)};")
             out.line(f"fill(row_near + {end}, 0, {width} - {end});")
 
     def _add(self, p: Plane, near: str, count: str, done: str) -> None:
         """All taps to so many places, but for those that have them already."""
-        out, name = self.out, self.text.name(p.loop.name)
+        out, name = self.nest.out, self.nest.text.name(p.loop.name)
         slots = (*p.loop.slots[: -len(p.sides)], *(side.dim for side in p.sides))
         if p.column:
             out.line(f"const int64_t {variable(p.column.dim)} = {variable(p.column.dim)}_from;")
         out.line(f"const int64_t {variable(p.row.dim)} = 0, places = {count}, added = {done};")
-        out.line(f"real *const {name}_near = &{self.stored(replace(p.loop, slots=slots))};")
+        out.line(f"real *const {name}_near = &{self.nest.stored(replace(p.loop, slots=slots))};")
         with out.loop("block", "0", "(places - added + FOUR - 1) / FOUR"):
             out.line("const int64_t first = at_most(added + block * FOUR, places - FOUR);")
             out.line("const int done = (int)(added + block * FOUR - first);")
             out.line(f"real {name}_lanes[FOUR] = {{0}};")
-            with self.plain(tuple(side.tap for side in p.sides)):
+            with self.nest.plain(tuple(side.tap for side in p.sides)):
                 above = f"(above - {p.column.at}) * {length(p.row.dim)} + " if p.column else ""
-                out.line(f"const real weight = {self.text.real(p.taps)};")
+                out.line(f"const real weight = {self.nest.text.real(p.taps)};")
                 out.line(f"const real *const at = {near} + {above}before - {p.row.at} + first;")
                 with out.loop("lane", "0", "FOUR", "simd", "int"):
                     out.line(f"{name}_lanes[lane] += weight * at[lane];")

@@ -13,7 +13,7 @@ from functools import reduce
 from derive.backends.cpu.loops.columns import Columns
 from derive.backends.cpu.loops.early import chosen_reads
 from derive.backends.cpu.loops.groups import Group, memories
-from derive.backends.cpu.loops.nests import extent
+from derive.backends.cpu.loops.nests import Accumulate, extent
 from derive.backends.cpu.loops.stages import Plan, planned
 from derive.backends.cpu.names import length
 from derive.backends.cpu.statements.normal import Loop, Normal
@@ -178,7 +178,7 @@ class ShortRows(Columns):
             if place == "buffer":
                 self.out.line(f"{self.normal.type(name)} {self.text.name(name)}[SHORT * {self.room}];")
 
-    def elements(self, loops: Sequence[Loop]) -> None:
+    def elements(self, loops: Sequence[Loop], accumulate: Accumulate) -> None:
         """The statements for one element, after what a choice reads.
 
         GCC makes no vectors of a load in steps of rows that only some elements need.
@@ -188,7 +188,7 @@ class ShortRows(Columns):
             if s in loops or s.name in wanted:
                 for read in chosen_reads(s.value):
                     self._load(read)
-        super().elements(loops)
+        super().elements(loops, accumulate)
         self.loaded.clear()
 
     def _load(self, read: Read) -> None:
@@ -223,7 +223,7 @@ class ShortRows(Columns):
     def place(self, loops: Sequence[Loop]) -> None:
         totals = [s for s in loops if self.group.is_total(s)]
         with self.lane(self.accumulators(totals, "_part")):
-            self.elements(loops)
+            self.elements(loops, self.accumulate)
         for s in totals:
             at = f"block * ({extent(s.free)}) + {self.text.offset(Read(s.name, s.slots))}"
             self.out.line(f"{self.text.name(s.name)}_parts[{at}] = {self.accumulated(s, '_part')};")

@@ -121,7 +121,7 @@ class Streams(Columns):
 
     def sweep(self, sweep: Sweep) -> None:
         with self.rows(sweep, [s for s in sweep.loops if s.is_fold]):
-            self.elements(sweep.loops)
+            self.elements(sweep.loops, self.accumulate)
 
 
 @dataclass

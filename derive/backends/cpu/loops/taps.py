@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from derive.backends.cpu.loops.nests import overlapping
 from derive.backends.cpu.loops.short import ShortRows, reads_windows
 from derive.backends.cpu.names import length, variable
-from derive.backends.cpu.writer import Writer
 
 _ROWS = 4  # whose vectors are FOUR elements
 
@@ -85,25 +85,3 @@ class VectorsTogether(VectorRows):
     @property
     def in_block(self) -> str:
         return f"row * LANES + {super().in_block}"
-
-
-@contextmanager
-def overlapping(out: Writer, n: str, first: str = "first") -> Iterator[None]:
-    """Blocks of one vector up to place n, which is no less: each begins at `first`, and only the last one overlaps."""
-    with out.loop("block", "0", f"({n} + LANES - 1) / LANES"):
-        out.line(f"const int64_t {first} = at_most(block * LANES, {n} - LANES);")
-        yield
-
-
-@contextmanager
-def lanes(out: Writer, axis: str) -> Iterator[None]:
-    """The places of such a block, which are a vector's lanes; those before `done` belong to the block before."""
-    out.line("const int done = (int)(block * LANES - first);")
-    with out.loop("lane", "0", "LANES", "simd", "int"):
-        out.line(f"const int64_t {variable(axis)} = first + lane;")
-        yield
-
-
-def in_vectors(axis: str) -> str:
-    """Where rows are so long that they are a vector at least, and no so long that one more would not show."""
-    return f"{length(axis)} >= LANES && {length(axis)} < 2 * SPAN"

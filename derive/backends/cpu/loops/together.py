@@ -8,15 +8,13 @@ come from memory come faster one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
 
 from derive.backends.cpu.loops.contiguous import as_one
 from derive.backends.cpu.loops.nests import extent
-from derive.backends.cpu.loops.rows import Rows
+from derive.backends.cpu.loops.rows import FOUR, Rows
 from derive.backends.cpu.loops.stages import Plan, Sweep
-from derive.backends.cpu.loops.vectors import FOUR, Width
 from derive.backends.cpu.names import variable
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy
@@ -73,6 +71,10 @@ def _costly_apart(part: Part) -> list[Part]:
 
 @dataclass
 class RowsTogether(Rows):
+    """Wide rows that lie in the cache are summed in four vectors. From memory they come one by one and place by place:
+    to compute faster was slower there, by a quarter.
+    """
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.in_order = _parts(self.plan)
@@ -82,8 +84,13 @@ class RowsTogether(Rows):
 
     @property
     def test(self) -> str:
-        """The condition under which this form is better."""
-        return f"{self.run} < WIDE"
+        """The condition under which this form is better: of wide rows, that no other sum has less than a vector."""
+        if self.width != FOUR:
+            return f"{self.run} < WIDE"
+        sums = [x for part in self.in_order for x in part.sweeps if self.sums_rows(x)]
+        runs = {self.side_by_side(x)[-1:] for x in sums if self.side_by_side(x) != self.side_by_side(self.longest)}
+        whole = "".join(f" && {extent(run)} >= LANES" for run in sorted(runs))
+        return f"{self.run} >= WIDE{whole} && {self.how_many()} > 1"
 
     @property
     def longest(self) -> Sweep:
@@ -189,26 +196,3 @@ class RowsTogether(Rows):
 
     def buffer(self, name: str) -> str:
         return f"{name}_few"
-
-
-@dataclass
-class RowsInFours(RowsTogether):
-    """Wide rows that lie in the cache: they are summed in four vectors."""
-
-    width: ClassVar[Width] = FOUR
-
-    @property
-    def test(self) -> str:
-        """The condition under which this form is better, and no other sum has less than a vector."""
-        sums = [x for part in self.in_order for x in part.sweeps if self.sums_rows(x)]
-        runs = {self.side_by_side(x)[-1:] for x in sums if self.side_by_side(x) != self.side_by_side(self.longest)}
-        whole = "".join(f" && {extent(run)} >= LANES" for run in sorted(runs))
-        return f"{self.run} >= WIDE{whole} && {self.how_many()} > 1"
-
-
-@dataclass
-class RowsFarOff(Rows):
-    """Wide rows from memory, one by one and place by place: to compute faster was slower there, by a quarter."""
-
-    def overlaps(self, sweep: Sweep, folds: Sequence[Loop]) -> bool:
-        return False
