@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import ClassVar
 
 from derive.backends.cpu.loops.nests import START, Nest, extent, fold
 from derive.backends.cpu.loops.stages import Stage, Sweep
@@ -19,7 +18,10 @@ from derive.backends.cpu.statements.normal import CHANGES, Loop
 
 @dataclass
 class Columns(Nest):
-    room: ClassVar[str] = "COLUMNS"  # columns in a block at most
+    @property
+    def room(self) -> str:
+        """How many columns a block has at most."""
+        return "COLUMNS"
 
     def print(self) -> None:
         slow, _, n = self.split()

@@ -16,8 +16,7 @@ from derive.backends.cpu.loops.pair_tiles import PairTiles, pair_tiles
 from derive.backends.cpu.loops.rows import FOUR, Rows
 from derive.backends.cpu.loops.short import ShortRows, short_form
 from derive.backends.cpu.loops.stages import Plan, planned, rows_first
-from derive.backends.cpu.loops.streams import NarrowStreams, Streams, streams
-from derive.backends.cpu.loops.taps import VectorRows, VectorsTogether
+from derive.backends.cpu.loops.streams import Streams, streams
 from derive.backends.cpu.loops.together import RowsTogether, together
 from derive.backends.cpu.products.chains import Step, names_read, names_written
 from derive.backends.cpu.statements.normal import Normal
@@ -62,7 +61,7 @@ class Plans(NamedTuple):
     plan: Plan
     short: Plan | None
     lanes: Plan | None
-    tiles: tuple[tuple[type[PairTiles], Plan], ...]  # in tiles of pairs
+    tiles: tuple[tuple[bool, Plan], ...]  # in tiles of pairs, turned or not
 
 
 def plans(group: Group, outside: frozenset[str], form: Normal) -> Plans:
@@ -93,7 +92,7 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     if isinstance(nest, Columns) and streams(plan):
         long = Streams(plan, form, out)
         scratch.take_all(long.scratch())
-        narrow = NarrowStreams(plan, form, out)
+        narrow = Streams(plan, form, out, narrow=True)
         forms = [*([(narrow.tall(), narrow)] if narrow.fits else []), (long.tall(), long), *forms]
     if isinstance(nest, RowsTogether):
         wide = RowsTogether(plan, form, out, width=FOUR)
@@ -101,13 +100,13 @@ def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyon
     if short is not None:
         rows = ShortRows(short, form, out)
         forms.insert(0, (rows.test, rows))
-        vectors = (VectorRows(short, form, out), VectorsTogether(short, form, out))
-        forms = [*((v.test, v) for v in reversed(vectors) if v.fits), *forms]
+        vectors = (ShortRows(short, form, out, abreast=n) for n in (4, 1))
+        forms = [*((v.test, v) for v in vectors if v.fits), *forms]
     if lanes is not None:
         across = Lanes(lanes, form, out)
         forms.insert(0, (across.test, across))
-    for kind, turned in reversed(tiles):
-        pairs = kind(turned, form, out)
+    for turned, tiled in reversed(tiles):
+        pairs = PairTiles(tiled, form, out, turned=turned)
         scratch.take_all(pairs.scratch())
         forms.insert(0, (pairs.test, pairs))
     for s in group.totals:

@@ -27,15 +27,16 @@ _ALL = "TILE_ROWS * TILE_COLUMNS"
 _MOST = 2  # folds whose sums fit the registers
 
 
-def pair_tiles(group: Group, form: Normal, outside: frozenset[str]) -> tuple[tuple[type[PairTiles], Plan], ...]:
-    """The same loops in tiles along the last two axes of what they fold to, vectors along either, if they can be."""
+def pair_tiles(group: Group, form: Normal, outside: frozenset[str]) -> tuple[tuple[bool, Plan], ...]:
+    """The same loops in tiles along the last two axes of what they fold to, vectors along either, if they can be: then
+    tiles are turned."""
     folds = [s for s in group.loops if s.is_fold]
     if not 0 < len(folds) <= _MOST or len(folds[0].free) < 2 or len(folds[0].over) != 1:
         return ()
     *slow, row, lane = folds[0].free
     upright = _in_tiles(group, form, outside, (*slow, row, lane))
     turned = _in_tiles(group, form, outside, (*slow, lane, row))
-    return tuple((kind, plan) for kind, plan in ((PairTiles, upright), (TurnedTiles, turned)) if plan)
+    return tuple((is_turned, plan) for is_turned, plan in ((False, upright), (True, turned)) if plan)
 
 
 def _in_tiles(group: Group, form: Normal, outside: frozenset[str], outer: tuple[str, ...]) -> Plan | None:
@@ -86,6 +87,11 @@ def _pairs(inside: list[Loop], own: Group, over: str, form: Normal) -> bool:
 
 @dataclass
 class PairTiles(Nest):
+    """Tiles, or `turned` ones, with the axis that is last in memory down them, be it shorter than they are high: its
+    last place is then computed several times.
+    """
+
+    turned: bool = False
     named: dict[Read, str] = field(default_factory=dict)  # how the sweep reads what it needs
 
     def __post_init__(self) -> None:
@@ -110,6 +116,8 @@ class PairTiles(Nest):
     @property
     def test(self) -> str:
         """The condition under which this form is better: there are whole tiles, and enough of them for a strip."""
+        if self.turned:
+            return f"{length(self.lane)} >= TILE_COLUMNS && {length(self.row)} < TILE_COLUMNS"
         return f"{length(self.row)} >= TILE_ROWS && {length(self.lane)} >= TILE_COLUMNS"
 
     def c(self, read: Read) -> str:
@@ -153,12 +161,13 @@ class PairTiles(Nest):
     @property
     def first(self) -> str:
         """The first row of a tile."""
-        return f"at_most(heap * TILE_ROWS, {length(self.row)} - TILE_ROWS)"
+        first = f"at_most(heap * TILE_ROWS, {length(self.row)} - TILE_ROWS)"
+        return f"at_least({first}, 0)" if self.turned else first
 
     @property
     def here_on(self) -> str:
         """Which place a row of a tile is."""
-        return "first + row"
+        return f"at_most(first + row, {length(self.row)} - 1)" if self.turned else "first + row"
 
     @property
     def work(self) -> str:
@@ -265,22 +274,3 @@ class PairTiles(Nest):
             for s in self.after:
                 self._element(s, self.accumulate)
             self.here.clear()
-
-
-@dataclass
-class TurnedTiles(PairTiles):
-    """Tiles with the axis that is last in memory down them, be it shorter than they are high: its last place is then
-    computed several times.
-    """
-
-    @property
-    def test(self) -> str:
-        return f"{length(self.lane)} >= TILE_COLUMNS && {length(self.row)} < TILE_COLUMNS"
-
-    @property
-    def first(self) -> str:
-        return f"at_least({super().first}, 0)"
-
-    @property
-    def here_on(self) -> str:
-        return f"at_most(first + row, {length(self.row)} - 1)"

@@ -6,20 +6,23 @@ one before has. How long an axis is shows when the kernel runs, so that both for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from derive.backends.cpu.loops.columns import Columns
 from derive.backends.cpu.loops.early import chosen_reads
 from derive.backends.cpu.loops.groups import Group, memories
-from derive.backends.cpu.loops.nests import Accumulate, extent
+from derive.backends.cpu.loops.nests import Accumulate, extent, overlapping
 from derive.backends.cpu.loops.stages import Plan, planned
-from derive.backends.cpu.names import length
+from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.ir.nodes.walking import axes_along, index_axes
 from derive.ir.program import Index, Merged, Read, Window
+
+_ROWS = 4  # abreast, whose vectors are FOUR elements
 
 
 def short_form(group: Group, form: Normal, outside: frozenset[str]) -> Plan | None:
@@ -100,15 +103,34 @@ def is_window(index: Index) -> bool:
 
 @dataclass
 class ShortRows(Columns):
-    """Columns, BUNDLE at a time, that may have totals for each place inside and rows that are kept."""
+    """Columns, BUNDLE at a time, that may have totals for each place inside and rows that are kept.
 
-    room = "BUNDLE"
+    Windows of a few places are one vector of `abreast` rows each: what they sum stays in registers. Rows of an image
+    are no whole number of vectors; the last one overlaps the one before, and computes the same once more. Of several rows
+    what they read alike, a filter's taps, is read once.
+    """
+
+    abreast: int = 0
     loaded: dict[Read, str] = field(default_factory=dict)  # variables that hold what a choice reads
+
+    @property
+    def room(self) -> str:
+        return {0: "BUNDLE", 1: "LANES", _ROWS: "FOUR"}[self.abreast]
+
+    @property
+    def fits(self) -> bool:
+        """Whether all may be computed twice, and no row is kept: nothing is summed over rows, or changed."""
+        once = not self.group.totals and not any(s.changes for s in self.group.loops)
+        several = self.abreast == 1 or bool(self.split()[0])
+        return several and once and reads_windows(self.group) and "buffer" not in self.plan.place.values()
 
     @property
     def test(self) -> str:
         """The condition under which this form is better; what is kept of a row has less than SHORT places then."""
-        n = self.split()[2]
+        slow, _, n = self.split()
+        if self.abreast:
+            rows = f" && {length(slow[-1])} >= {_ROWS}" if self.abreast > 1 else ""
+            return f"{self.places} <= ROWS && {n} >= LANES{rows}"
         return f"{self.places} < {self.limit} && {n} >= {self.least}" if self.is_few else f"{n} >= {self.least}"
 
     @property
@@ -154,7 +176,7 @@ class ShortRows(Columns):
     def is_few(self) -> bool:
         """Whether rows have less than SHORT places, whose sums need no blocks; else no row is kept."""
         across = _lies_across(self.group, set(inner_axes(self.group))) or reads_windows(self.group)
-        return not across or "buffer" in self.plan.place.values()
+        return bool(self.abreast) or not across or "buffer" in self.plan.place.values()
 
     def folded(self, axes: tuple[str, ...], folds: Sequence[Loop], loops: Sequence[Loop]) -> None:
         if not self.is_few or not folds:
@@ -168,7 +190,38 @@ class ShortRows(Columns):
         return super().part(s, "_block" if self.is_few else suffix)
 
     def print(self) -> None:
-        self.blocks("BUNDLE")
+        if not self.abreast:
+            self.blocks("BUNDLE")
+            return
+        (slow, _, n), out = self.split(), self.out
+        row = slow[-1:] if self.abreast > 1 else ()
+        self.starts()
+        team = f"num_threads(team(threads, {self.work}))"
+        out.line(f"#pragma omp parallel for {team} collapse({len(slow) + 1}) schedule(static)")
+        with self.plain(slow[: len(slow) - len(row)]), ExitStack() as stack:
+            for a in row:
+                stack.enter_context(out.loop(f"{variable(a)}_block", "0", f"({length(a)} + {_ROWS - 1}) / {_ROWS}"))
+            stack.enter_context(overlapping(out, n, "from"))
+            out.line("const int64_t to = from + LANES;")
+            for a in row:
+                i, most = variable(a), f"{length(a)} - {_ROWS}"
+                out.line(f"const int64_t {i}_from = at_most({i}_block * {_ROWS}, {most});")
+            self.stages()
+
+    @contextmanager
+    def lane(self, clauses: str = "") -> Iterator[None]:
+        with ExitStack() as stack:
+            if self.abreast > 1:
+                row = variable(self.split()[0][-1])
+                self.out.line(f"#pragma GCC unroll {_ROWS}")
+                stack.enter_context(self.out.loop("row", "0", str(_ROWS), kind="int"))
+                self.out.line(f"const int64_t {row} = {row}_from + row;")
+            stack.enter_context(super().lane(clauses))
+            yield
+
+    @property
+    def in_block(self) -> str:
+        return f"row * LANES + {super().in_block}" if self.abreast > 1 else super().in_block
 
     def blocks_of(self, n: str) -> str:
         return f"(({n} + BUNDLE - 1) / BUNDLE)"

@@ -34,6 +34,22 @@ def streams(plan: Plan) -> bool:
 
 @dataclass
 class Streams(Columns):
+    """Less columns than a vector has elements, of costly functions, are `narrow`: vectors run down one by one."""
+
+    narrow: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether narrow ones do: rows are counted by one axis, and something costs more than from a row to the next.
+
+        What a column alone decides is a branch to GCC, which then makes no vectors.
+        """
+        sweeps = [sweep for stage in self.plan.stages for sweep in stage.sweeps]
+        done = [(call, set(sweep.axes)) for sweep in sweeps for s in sweep.loops for call in calls(s.value)]
+        branches = any(call.fn == "where" and not set(node_axes(call.args[0])) & rows for call, rows in done)
+        costly = any(is_heavy(call) for call, _ in done)
+        return costly and not branches and all(len(sweep.axes) == 1 for sweep in sweeps)
+
     def print(self) -> None:
         self.out.line(f"const int64_t width = columns({self.count}, 1);")
         self.out.line(f"#pragma omp parallel num_threads(team(threads, {self.work}))")
@@ -66,7 +82,7 @@ class Streams(Columns):
     def tall(self) -> str:
         """The condition under which this form is better."""
         axes = max((sweep.axes for stage in self.plan.stages for sweep in stage.sweeps), key=len)
-        return f"{extent(axes)} >= TALL"
+        return f"{extent(axes)} >= TALL{f' && {self.count} < NARROW' if self.narrow else ''}"
 
     def scratch(self) -> Iterator[tuple[str, str, str]]:
         """Type, name and length of what lies between the sweeps."""
@@ -116,44 +132,23 @@ class Streams(Columns):
             if folds:
                 with self.lane():
                     for s in folds:
-                        piece = f"{self.text.name(s.name)}_pieces[piece * {self.count} + {self.column}]"
-                        out.line(f"{piece} = {self.part(s, '_block')};")
+                        out.line(f"{self.piece(s)} = {self.part(s, '_block')};")
 
     def sweep(self, sweep: Sweep) -> None:
-        with self.rows(sweep, [s for s in sweep.loops if s.is_fold]):
-            self.elements(sweep.loops, self.accumulate)
-
-
-@dataclass
-class NarrowStreams(Streams):
-    """Less columns than a vector has elements, of costly functions: vectors run down one column after the other."""
-
-    @property
-    def fits(self) -> bool:
-        """Whether rows are counted by one axis, and something is costly enough for a step of a row to the next.
-
-        What a column alone decides is a branch to GCC, which then makes no vectors.
-        """
-        sweeps = [sweep for stage in self.plan.stages for sweep in stage.sweeps]
-        done = [(call, set(sweep.axes)) for sweep in sweeps for s in sweep.loops for call in calls(s.value)]
-        branches = any(call.fn == "where" and not set(node_axes(call.args[0])) & rows for call, rows in done)
-        costly = any(is_heavy(call) for call, _ in done)
-        return costly and not branches and all(len(sweep.axes) == 1 for sweep in sweeps)
-
-    def tall(self) -> str:
-        return f"{super().tall()} && {self.count} < NARROW"
-
-    @contextmanager
-    def rows(self, sweep: Sweep, folds: Sequence[Loop]) -> Iterator[None]:
+        folds = [s for s in sweep.loops if s.is_fold]
+        if not self.narrow:
+            with self.rows(sweep, folds):
+                self.elements(sweep.loops, self.accumulate)
+            return
         out, (row,) = self.out, sweep.axes
         out.line("#pragma omp for schedule(static)")
         with out.loop("piece", "0", f"pieces({length(row)})"), self.plain((str(self.group.lane),)):
             start, stop = (f"first_of_piece({at}, {length(row)})" for at in ("piece", "piece + 1"))
             with out.loop(variable(row), start, stop, f"simd{self.accumulators(folds, '_block')}"):
-                yield
+                self.elements(sweep.loops, lambda s: self.reduce(s, f"{self.text.name(s.name)}_block"))
             for s in folds:
-                piece = f"{self.text.name(s.name)}_pieces[piece * {self.count} + {self.column}]"
-                out.line(f"{piece} = {self.accumulated(s, '_block')};")
+                out.line(f"{self.piece(s)} = {self.accumulated(s, '_block')};")
 
-    def accumulate(self, s: Loop) -> None:
-        self.reduce(s, f"{self.text.name(s.name)}_block")
+    def piece(self, s: Loop) -> str:
+        """What a thread has folded of a column."""
+        return f"{self.text.name(s.name)}_pieces[piece * {self.count} + {self.column}]"
