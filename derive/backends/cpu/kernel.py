@@ -9,9 +9,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.again import made_again
-from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group, read_by, shared_with
-from derive.backends.cpu.loops.groups import Group, grouped
+from derive.backends.cpu.loops.forms import Scratch, count, print_pass, read_by, shared_with
 from derive.backends.cpu.loops.running import print_running
 from derive.backends.cpu.names import in_ascii, length
 from derive.backends.cpu.products.calls import print_product
@@ -20,6 +18,9 @@ from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tiles import Tiles
 from derive.backends.cpu.products.updates import with_updates
+from derive.backends.cpu.schedule.again import made_again
+from derive.backends.cpu.schedule.groups import Group, grouped
+from derive.backends.cpu.schedule.ways import ways
 from derive.backends.cpu.statements.costly import costly_first
 from derive.backends.cpu.statements.decimals import with_decimals
 from derive.backends.cpu.statements.masked import with_masks_last
@@ -152,7 +153,7 @@ class _Steps:
             if isinstance(step, Chain):
                 self._chain(step)
             elif isinstance(step, Group):
-                print_group(plans(step, self.shared(step), self.form), self.form, self.out, self.scratch, self.outputs)
+                print_pass(ways(step, self.shared(step), self.form), self.form, self.out, self.scratch, self.outputs)
             else:
                 self._take(step.name)
                 if isinstance(step, Product):

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.nests import START, Nest, fold, lanes, overlapping
-from derive.backends.cpu.loops.short import is_window
-from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.schedule.stages import Sweep
+from derive.backends.cpu.schedule.ways import is_window
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.ir.nodes.walking import axes_along, index_axes
 from derive.ir.program import Window
@@ -33,11 +33,12 @@ class Blocks:
         *_, fast = sweep.axes
         last = [s.slots[-1] for s in sweep.loops if s.changes and s.slots]
         windows = [i for i in last if isinstance(i, Window) and is_window(i) and dict(i.steps).get(fast, 1) == 1]
-        return len(windows) == len(sweep.loops) and self.nest.computed(sweep.loops) == sweep.loops and not sweep.ordered
+        alone = self.nest.plan.computed(sweep.loops) == sweep.loops
+        return alone and len(windows) == len(sweep.loops) and not sweep.ordered
 
     def sums_pairs(self, sweep: Sweep) -> bool:
         """Whether a sweep only sums what it computes of pairs: of what it reads, nothing has all its axes."""
-        (s, *others) = self.nest.computed(sweep.loops)
+        (s, *others) = self.nest.plan.computed(sweep.loops)
         alone = not others and s.kind == "sum" and not self.nest.group.is_total(s)
         return alone and all(set(sweep.axes) - set(axes_along(r.index)) for r in s.reads())
 

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.nests import START, Nest, extent, fold
-from derive.backends.cpu.loops.stages import Stage, Sweep
 from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.schedule.stages import Stage, Sweep
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 
 

@@ -9,7 +9,7 @@ from derive.backends.cpu.names import variable
 
 
 @dataclass
-class Flat(Nest):
+class Elements(Nest):
     """Vectors run along the last outer axis."""
 
     def print(self) -> None:

@@ -1,24 +1,24 @@
-"""The forms in which a group is printed, rows or columns, long or short as lengths decide; the memory that it needs."""
+"""A pass in C, in each of its ways under what lengths must be for it, and the memory that it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.columns import Columns
-from derive.backends.cpu.loops.flat import Flat
-from derive.backends.cpu.loops.groups import Group
-from derive.backends.cpu.loops.lanes import Lanes, lanes_form
+from derive.backends.cpu.loops.flat import Elements
+from derive.backends.cpu.loops.lanes import Lanes
 from derive.backends.cpu.loops.nests import MERGE, Nest, extent
-from derive.backends.cpu.loops.pair_tiles import PairTiles, pair_tiles
-from derive.backends.cpu.loops.rows import FOUR, Rows
-from derive.backends.cpu.loops.short import ShortRows, short_form
-from derive.backends.cpu.loops.stages import Plan, planned, rows_first
-from derive.backends.cpu.loops.streams import Streams, streams
-from derive.backends.cpu.loops.together import RowsTogether, together
+from derive.backends.cpu.loops.pair_tiles import PairTiles
+from derive.backends.cpu.loops.rows import Rows
+from derive.backends.cpu.loops.short import ShortRows
+from derive.backends.cpu.loops.streams import Streams
+from derive.backends.cpu.loops.together import RowsTogether
+from derive.backends.cpu.names import length
 from derive.backends.cpu.products.chains import Step, names_read, names_written
+from derive.backends.cpu.schedule import ways
+from derive.backends.cpu.schedule.ways import Way
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer
 from derive.ir.program import Index
@@ -34,10 +34,6 @@ class Scratch:
         """Memory for a tensor that several steps may write: the first of them takes it."""
         if (kind, name, count) not in self.lines:
             self.lines.append((kind, name, count))
-
-    def take_all(self, pieces: Iterable[tuple[str, str, str]]) -> None:
-        for piece in pieces:
-            self.take(*piece)
 
     def taken(self) -> list[str]:
         """The lines that take it, from `next` on."""
@@ -55,81 +51,45 @@ def read_by(steps: Iterable[Step]) -> set[str]:
     return set().union(*map(names_read, steps))
 
 
-class Plans(NamedTuple):
-    """How a group runs, how where its rows are short, and how with vectors over several of them, if it can."""
-
-    plan: Plan
-    short: Plan | None
-    lanes: Plan | None
-    tiles: tuple[tuple[bool, Plan], ...]  # in tiles of pairs, turned or not
+NESTS: Mapping[type[ways.Way], type[Nest]] = {
+    ways.Elements: Elements, ways.Rows: Rows, ways.RowsTogether: RowsTogether, ways.Columns: Columns,
+    ways.Streams: Streams, ways.ShortRows: ShortRows, ways.Lanes: Lanes, ways.PairTiles: PairTiles,
+}  # fmt: skip
+"""What prints each way."""
 
 
-def plans(group: Group, outside: frozenset[str], form: Normal) -> Plans:
-    """The ways in which a group may run; `outside` are the tensors of which others know."""
-    tiles = pair_tiles(group, form, outside)
-    group = rows_first(group, form)
-    plan = planned(group, form, outside)
-    return Plans(plan, short_form(group, form, outside), lanes_form(group, form, outside), tiles)
-
-
-def print_group(found: Plans, form: Normal, out: Writer, scratch: Scratch, beyond: tuple[str, ...]) -> None:
-    """Write a group in each of its forms, under the condition in which it is better; take the memory that they need.
+def print_pass(found: tuple[Way, ...], form: Normal, out: Writer, scratch: Scratch, beyond: Collection[str]) -> None:
+    """Write a pass in each of its ways, under the condition in which it is better; take the memory that they need.
 
     What lies `beyond` has memory already.
     """
-    plan, short, lanes, tiles = found
-    group = plan.group
-    nest = _shape(plan, form)(plan, form, out)
+    nests = [NESTS[type(way)](way, form, out) for way in reversed(found)][::-1]
+    plan, text = found[-1].plan, nests[-1].text
+    rows = next((n for n in nests if isinstance(n, RowsTogether)), nests[-1])
     for name, place in plan.place.items():
-        c, dims = nest.text.name(name), form.dims[name]
-        own = name not in beyond and name not in {n for n, _ in form.program.given}
-        if place == "memory" and own:
-            scratch.take(form.type(name), c, count(dims, nest.text))
+        c, dims = text.name(name), form.dims[name]
+        if place == "memory" and name not in beyond and name not in {n for n, _ in form.program.given}:
+            scratch.take(form.type(name), c, count(dims, text))
         elif place == "buffer":
-            assert isinstance(nest, Rows)
-            scratch.take("real", f"{c}_rows" if group.outer else c, f"threads * ({nest.row(name)})")
-    forms: list[tuple[str, Nest]] = [("", nest)]
-    if isinstance(nest, Columns) and streams(plan):
-        long = Streams(plan, form, out)
-        scratch.take_all(long.scratch())
-        narrow = Streams(plan, form, out, narrow=True)
-        forms = [*([(narrow.tall(), narrow)] if narrow.fits else []), (long.tall(), long), *forms]
-    if isinstance(nest, RowsTogether):
-        wide = RowsTogether(plan, form, out, width=FOUR)
-        forms = [(wide.test, wide), (nest.test, nest), ("", Rows(plan, form, out, overlapping=False))]
-    if short is not None:
-        rows = ShortRows(short, form, out)
-        forms.insert(0, (rows.test, rows))
-        vectors = (ShortRows(short, form, out, abreast=n) for n in (4, 1))
-        forms = [*((v.test, v) for v in vectors if v.fits), *forms]
-    if lanes is not None:
-        across = Lanes(lanes, form, out)
-        forms.insert(0, (across.test, across))
-    for turned, tiled in reversed(tiles):
-        pairs = PairTiles(tiled, form, out, turned=turned)
-        scratch.take_all(pairs.scratch())
-        forms.insert(0, (pairs.test, pairs))
-    for s in group.totals:
-        counts = dict.fromkeys(f"{f.parts} * {extent(s.free)}".removesuffix(" * 1") for _, f in forms if f.group.totals)
+            assert isinstance(rows, Rows)
+            scratch.take("real", f"{c}_rows" if plan.group.outer else c, f"threads * ({rows.row(name)})")
+    for nest in reversed(nests):
+        for piece in nest.scratch():
+            scratch.take(*piece)
+    tests = [way.said(length) for way in found]
+    adding = [n for n in nests if n.group.totals]
+    for s in plan.group.totals:
+        counts = dict.fromkeys(f"{n.parts} * {extent(s.free)}".removesuffix(" * 1") for n in adding)
         most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
-        without = next((test for test, f in forms if not f.group.totals), "")
-        most = f"({without} ? 0 : {most})" if without else most
-        scratch.take("real", f"{nest.text.name(s.name)}_parts", most)
-    for k, (test, shape) in enumerate(forms):
+        without = next((test for test, n in zip(tests, nests, strict=True) if n not in adding), "")
+        scratch.take("real", f"{text.name(s.name)}_parts", f"({without} ? 0 : {most})" if without else most)
+    for k, (test, nest) in enumerate(zip(tests, nests, strict=True)):
         with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):
-            shape.print()
-            for s in shape.group.totals:
+            nest.print()
+            for s in nest.group.totals:
                 out.comment(s.note)
-                c, size = nest.text.name(s.name), extent(s.free)
-                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {shape.parts}, {size}, {size});")
-
-
-def _shape(plan: Plan, form: Normal) -> type[Nest]:
-    group = plan.group
-    if group.lane is None:
-        return RowsTogether if together(plan, form) else Rows
-    inside = any(stage.sweeps for stage in plan.stages)
-    return Columns if inside else Flat
+                c, size = text.name(s.name), extent(s.free)
+                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {nest.parts}, {size}, {size});")
 
 
 def count(dims: tuple[Index, ...], text: Expressions) -> str:

@@ -7,13 +7,12 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.contiguous import as_one
-from derive.backends.cpu.loops.stages import Plan
 from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.schedule.ways import Way
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.backends.cpu.writer import Writer
-from derive.ir.nodes.walking import axes_along, by_axes, walk
+from derive.ir.nodes.walking import axes_along, by_axes
 from derive.ir.program import Read
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -24,16 +23,16 @@ MERGE = {"sum": "add_up", "amax": "largest", "amin": "smallest"}  # what folds p
 
 @dataclass
 class Nest:
-    """Prints one planned group; rows, columns and flat loops are its three shapes."""
+    """Prints one way in which a pass runs."""
 
-    plan: Plan
+    way: Way
     normal: Normal
     out: Writer
     here: set[str] = field(default_factory=set)  # tensors in memory whose element a variable holds as well
     indices: dict[Read, str] = field(default_factory=dict)  # indices that variables hold
 
     def __post_init__(self) -> None:
-        self.group = self.plan.group
+        self.plan, self.group = self.way.plan, self.way.plan.group
         self.text = Expressions(self.normal, self.element)
         self.outer = frozenset(self.group.outer)
 
@@ -46,6 +45,10 @@ class Nest:
         """In how many parts a total over the outer axes is taken."""
         raise NotImplementedError
 
+    def scratch(self) -> Iterator[tuple[str, str, str]]:
+        """Type, name and length of memory that no tensor's is."""
+        yield from ()
+
     @property
     def work(self) -> str:
         """What the group computes, in units of about a quarter of a nanosecond."""
@@ -55,11 +58,8 @@ class Nest:
         return f"{cost} * {extent(largest)}" if cost > 1 else extent(largest)
 
     def split(self) -> tuple[tuple[str, ...], str, str]:
-        """The outer axes before the last, the last one, and its places: all, where memory has them as one axis."""
-        *slow, fast = self.group.outer
-        if slow and as_one(self.group.outer, self.group.loops, self.normal):
-            return (), fast, extent(self.group.outer)
-        return tuple(slow), fast, length(fast)
+        """The outer axes before those that are one in memory, the last one, and how many places it counts through."""
+        return self.plan.slow, self.group.outer[-1], extent(self.plan.run)
 
     def starts(self) -> None:
         """The places on the outer axes that the last of them counts on with."""
@@ -124,7 +124,7 @@ class Nest:
 
     def elements(self, loops: Sequence[Loop], accumulate: Accumulate) -> None:
         """The statements of a sweep for one element; `accumulate` prints one more of a fold."""
-        found = self.computed(loops)
+        found = self.plan.computed(loops)
         last = [] if any(s.changes for s in found) else self._stored_last(found)
         for s in found:
             if s in last:
@@ -135,11 +135,6 @@ class Nest:
         for s in last:
             self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
-
-    def computed(self, loops: Sequence[Loop]) -> tuple[Loop, ...]:
-        """These loops, and those of what is computed where they read it."""
-        wanted = self.wanted(loops)
-        return tuple(s for s in self.group.loops if s in loops or s.name in wanted)
 
     def _stored_last(self, loops: Sequence[Loop]) -> list[Loop]:
         """What goes to memory when the rest is computed: who cannot tell memory apart reads what is read again anew.
@@ -152,17 +147,6 @@ class Nest:
             kept = self.plan.place[s.name] not in ("element", "value") and not s.is_fold and not self.in_parts(s)
             if kept and set().union(*costly[: k + 1]) & set().union(*costly[k + 1 :]):
                 found.append(s)
-        return found
-
-    def wanted(self, loops: Sequence[Loop]) -> set[str]:
-        """What is computed where it is read, of all that these loops read."""
-        found: set[str] = set()
-        pending = [r.name for s in loops for r in s.reads()]
-        while pending:
-            name = pending.pop()
-            if self.plan.place.get(name) == "element" and name not in found:
-                found.add(name)
-                pending += [n.name for n in walk(self.plan.written[name].value) if isinstance(n, Read)]
         return found
 
     def _element(self, s: Loop, accumulate: Accumulate) -> None:
@@ -216,7 +200,7 @@ class Nest:
 
     def notes(self, loops: Sequence[Loop]) -> None:
         """The equations that a sweep computes."""
-        for note in dict.fromkeys(line for s in self.computed(loops) for line in s.note.split("\n")):
+        for note in dict.fromkeys(line for s in self.plan.computed(loops) for line in s.note.split("\n")):
             self.out.comment(note)
 
     @contextmanager
@@ -230,7 +214,7 @@ class Nest:
     @contextmanager
     def indices_first(self, fast: str, loops: Sequence[Loop]) -> Iterator[None]:
         """What chooses rows that vectors run along, read before: GCC would gather what lies side by side."""
-        chosen = [i for s in self.computed(loops) for r in (Read(s.name, s.slots), *s.reads()) for i in r.index]
+        chosen = [i for s in self.plan.computed(loops) for r in (Read(s.name, s.slots), *s.reads()) for i in r.index]
         reads = dict.fromkeys(i for i in chosen if isinstance(i, Read) and by_axes(i) and fast not in i.index)
         with self.out.block("") if reads else nullcontext():
             for i in reads:

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from math import prod
 
 from derive.backends.cpu.loops.blocks import Blocks
-from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
 from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold, in_vectors
 from derive.backends.cpu.loops.planes import Planes, plane
-from derive.backends.cpu.loops.stages import Sweep
 from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.schedule import ways
+from derive.backends.cpu.schedule.contiguous import as_one, in_memory_order
+from derive.backends.cpu.schedule.stages import Sweep
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.backends.cpu.work import calls, is_heavy
 from derive.ir.program import Read
@@ -49,8 +50,12 @@ FOUR = Width("IN_FOURS", "LONG", "FOUR", "of_four")
 
 @dataclass
 class Rows(Nest):
-    width: Width = ONE
-    overlapping: bool = True  # else places that are no vector are taken one by one
+    width = ONE
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether the last vector of a row may overlap the one before."""
+        return not isinstance(self.way, ways.Rows) or self.way.overlapping
 
     def print(self) -> None:
         outer, out = self.group.outer, self.out
@@ -154,7 +159,7 @@ class Rows(Nest):
     def sweeps(self, sweeps: Sequence[Sweep]) -> None:
         """The sweeps of a stage, but for what is computed where it is read."""
         for sweep in sweeps:
-            if all(self.plan.place[s.name] == "element" for s in sweep.loops):
+            if self.plan.is_elements(sweep):
                 continue
             self.notes(sweep.loops)
             if sweep.nested:
@@ -184,7 +189,7 @@ class Rows(Nest):
             self.with_partial(sweep, folds)
             return
         self.start(folds)
-        if slow and as_one(order, self.computed(sweep.loops), self.normal):
+        if slow and as_one(order, self.plan.computed(sweep.loops), self.normal):
             with self.out.block(""):
                 for a in slow:
                     self.out.line(f"const int64_t {variable(a)} = 0; // {fast} counts on to the next")
@@ -330,7 +335,7 @@ class Rows(Nest):
 
     def overlaps(self, sweep: Sweep, folds: Sequence[Loop]) -> bool:
         """Whether places may be computed twice, and what is left over would be dear."""
-        loops = self.computed(sweep.loops)
+        loops = self.plan.computed(sweep.loops)
         once = any(s.changes or s.name in {r.name for r in s.reads()} for s in loops)
         if once or sweep.ordered or not self.overlapping:
             return False
@@ -338,7 +343,7 @@ class Rows(Nest):
 
     def is_written_out(self, fast: str, sweep: Sweep) -> bool:
         """Whether a compiler writes out places, fewer than half a vector: most lanes would be computed for nothing."""
-        heavy = any(is_heavy(call) for s in self.computed(sweep.loops) for call in calls(s.value))
+        heavy = any(is_heavy(call) for s in self.plan.computed(sweep.loops) for call in calls(s.value))
         return self.are_few((fast,)) and not heavy
 
     def are_few(self, axes: tuple[str, ...]) -> bool:
@@ -390,7 +395,7 @@ class Rows(Nest):
 
     def few_first(self, order: tuple[str, ...], sweep: Sweep, folds: Sequence[Loop]) -> tuple[str, ...]:
         """The axes of a sweep, one of many places last where that may be: no sums, and no places that may meet."""
-        computed = self.computed(sweep.loops)
+        computed = self.plan.computed(sweep.loops)
         if folds or sweep.ordered or any(s.changes for s in computed) or not self.are_few(order[-1:]):
             return order
         many = [a for a in order if not self.are_few((a,))]

@@ -12,43 +12,17 @@ from dataclasses import dataclass
 
 from derive.backends.cpu.loops.columns import Columns
 from derive.backends.cpu.loops.nests import MERGE, extent, fold
-from derive.backends.cpu.loops.stages import Plan, Sweep
 from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.schedule import ways
+from derive.backends.cpu.schedule.stages import Sweep
 from derive.backends.cpu.statements.normal import CHANGES, Loop
-from derive.backends.cpu.work import calls, is_heavy
-from derive.ir.nodes.walking import node_axes
-
-
-def streams(plan: Plan) -> bool:
-    """Whether the rows of every sweep may be shared out among threads, and something is folded over them."""
-    sweeps = [sweep for stage in plan.stages for sweep in stage.sweeps]
-    loops = [s for sweep in sweeps for s in sweep.loops]
-    folds = [s for s in loops if s.is_fold]
-    group = plan.group
-    if len(group.outer) > 1 or group.totals or any(sweep.nested or sweep.ordered for sweep in sweeps):
-        return False
-    once = [s for stage in plan.stages for s in stage.values if s.slots == group.outer]
-    added = any(s.changes and s not in once for s in group.loops)  # but a number a column, as in an update
-    return bool(folds) and not added and all(s.slots == group.outer for s in folds)
 
 
 @dataclass
 class Streams(Columns):
     """Less columns than a vector has elements, of costly functions, are `narrow`: vectors run down one by one."""
 
-    narrow: bool = False
-
-    @property
-    def fits(self) -> bool:
-        """Whether narrow ones do: rows are counted by one axis, and something costs more than from a row to the next.
-
-        What a column alone decides is a branch to GCC, which then makes no vectors.
-        """
-        sweeps = [sweep for stage in self.plan.stages for sweep in stage.sweeps]
-        done = [(call, set(sweep.axes)) for sweep in sweeps for s in sweep.loops for call in calls(s.value)]
-        branches = any(call.fn == "where" and not set(node_axes(call.args[0])) & rows for call, rows in done)
-        costly = any(is_heavy(call) for call, _ in done)
-        return costly and not branches and all(len(sweep.axes) == 1 for sweep in sweeps)
+    way: ways.Streams
 
     def print(self) -> None:
         self.out.line(f"const int64_t width = columns({self.count}, 1);")
@@ -78,11 +52,6 @@ class Streams(Columns):
     def kept_in(self, s: Loop) -> str:
         """Where a value of every column lies."""
         return f"{self.local(s.name)}{self.at_column}" if self.plan.place[s.name] == "value" else self.stored(s)
-
-    def tall(self) -> str:
-        """The condition under which this form is better."""
-        axes = max((sweep.axes for stage in self.plan.stages for sweep in stage.sweeps), key=len)
-        return f"{extent(axes)} >= TALL{f' && {self.count} < NARROW' if self.narrow else ''}"
 
     def scratch(self) -> Iterator[tuple[str, str, str]]:
         """Type, name and length of what lies between the sweeps."""
@@ -136,7 +105,7 @@ class Streams(Columns):
 
     def sweep(self, sweep: Sweep) -> None:
         folds = [s for s in sweep.loops if s.is_fold]
-        if not self.narrow:
+        if not self.way.narrow:
             with self.rows(sweep, folds):
                 self.elements(sweep.loops, self.accumulate)
             return

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.matrices import Matrix, Product, whole_axes
+from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.decisions import NOMINAL
 from derive.ir.nodes.walking import axes_along, index_axes, reads

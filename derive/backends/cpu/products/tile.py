@@ -11,12 +11,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.names import axis_name, length, variable
 from derive.backends.cpu.products.chains import Chain, behind, is_larger, leading
 from derive.backends.cpu.products.matrices import Matrix, Product, called
 from derive.backends.cpu.products.reach import Offset, reach
+from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
 from derive.ir.program import AxisValue, Index, Node, Read, Scal, Window
 

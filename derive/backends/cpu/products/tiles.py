@@ -7,14 +7,15 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group
-from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.loops.forms import Scratch, count, print_pass
 from derive.backends.cpu.loops.nests import MERGE, decode, extent
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.products.calls import print_product
 from derive.backends.cpu.products.chains import Chain
 from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tile import Tile, View
+from derive.backends.cpu.schedule.groups import Group
+from derive.backends.cpu.schedule.ways import ways
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer, in_rows
 
@@ -45,7 +46,7 @@ class Tiles:
             if isinstance(step, Product):
                 self._product(step, body)
             else:
-                print_group(plans(step, outside, tile.form), tile.form, body, self.scratch, beyond)
+                print_pass(ways(step, outside, tile.form), tile.form, body, self.scratch, beyond)
         code = [*body.lines, *tile.reached(), *(n for _, _, n in self.scratch.lines)]
         words = set(re.findall(r"\w+", "\n".join(code)))
         self.given = [v for v in tile.views if v.name in beyond and self._called(v.name) in words]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.chains import Chain, Step, names_read, names_written
 from derive.backends.cpu.products.matrices import Matrix, Product
+from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.walking import node_axes, reads

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.backends.cpu.loops.contiguous import in_memory_order
 from derive.backends.cpu.products.matrices import Step
+from derive.backends.cpu.schedule.contiguous import in_memory_order
 from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls, is_heavy
 from derive.ir.nodes.substituting import put

@@ -6,13 +6,13 @@ folds is known from stage k + 1 on. Loops of a stage over the same inner axes sh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from derive.backends.cpu.loops.contiguous import in_memory_order
-from derive.backends.cpu.loops.early import invariants_first
-from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.schedule.contiguous import as_one, in_memory_order
+from derive.backends.cpu.schedule.early import invariants_first
+from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy
 from derive.ir.nodes.walking import index_axes, walk
@@ -65,11 +65,37 @@ class Plan:
     group: Group
     stages: tuple[Stage, ...]
     place: Mapping[str, str]
+    run: tuple[str, ...] = ()  # the last outer axes, which loops count through as one where memory has them so
 
     @cached_property
     def written(self) -> dict[str, Loop]:
         """The last loop that writes each tensor."""
         return {s.name: s for s in self.group.loops}
+
+    @property
+    def slow(self) -> tuple[str, ...]:
+        """The outer axes before those that are counted as one."""
+        return self.group.outer[: len(self.group.outer) - len(self.run)]
+
+    def computed(self, loops: Sequence[Loop]) -> tuple[Loop, ...]:
+        """These loops, and those of what is computed where they read it."""
+        wanted = self.wanted(loops)
+        return tuple(s for s in self.group.loops if s in loops or s.name in wanted)
+
+    def wanted(self, loops: Sequence[Loop]) -> set[str]:
+        """What is computed where it is read, of all that these loops read."""
+        found: set[str] = set()
+        pending = [r.name for s in loops for r in s.reads()]
+        while pending:
+            name = pending.pop()
+            if self.place.get(name) == "element" and name not in found:
+                found.add(name)
+                pending += [n.name for n in walk(self.written[name].value) if isinstance(n, Read)]
+        return found
+
+    def is_elements(self, sweep: Sweep) -> bool:
+        """Whether all of a sweep is computed where it is read."""
+        return all(self.place[s.name] == "element" for s in sweep.loops)
 
 
 def rows_first(group: Group, normal: Normal) -> Group:
@@ -85,7 +111,8 @@ def planned(group: Group, normal: Normal, outside: frozenset[str]) -> Plan:
         work.put(loop)
     work.part_alone()
     place = {s.name: _place(s.name, work, outside) for s in group.loops}
-    return Plan(group, tuple(_stage(s, normal) for s in work.stages), place)
+    run = group.outer if as_one(group.outer, group.loops, normal) else group.outer[-1:]
+    return Plan(group, tuple(_stage(s, normal) for s in work.stages), place, run)
 
 
 def _stage(stage: _Stage, normal: Normal) -> Stage:

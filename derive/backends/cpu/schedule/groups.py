@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from derive.backends.cpu.loops.pairs import by_rows, tables
-from derive.backends.cpu.loops.worth import Candidate, across, worth
 from derive.backends.cpu.products.matrices import Product, Step
+from derive.backends.cpu.schedule.pairs import by_rows, tables
+from derive.backends.cpu.schedule.worth import Candidate, across, worth
 from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
 from derive.backends.cpu.work import calls, is_heavy
 from derive.ir.nodes.walking import axes_along, index_axes

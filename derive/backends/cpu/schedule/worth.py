@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from derive.backends.cpu.loops.contiguous import as_one
 from derive.backends.cpu.products.matrices import Step
+from derive.backends.cpu.schedule.contiguous import as_one
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.decisions import NOMINAL
 from derive.ir.nodes.walking import axes_along, by_axes
 from derive.ir.program import Read
 
 if TYPE_CHECKING:
-    from derive.backends.cpu.loops.groups import Group
+    from derive.backends.cpu.schedule.groups import Group
 
 _KEPT = 0.75  # of an element operation: writing an element for a later loop
 _AT_A_STRIDE = 32  # element operations: a line of memory for one element (7 ns here, down 2048 x 2048)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from derive.backends.cpu.loops.contiguous import in_memory_order
-from derive.backends.cpu.loops.groups import Group
+from derive.backends.cpu.schedule.contiguous import in_memory_order
+from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal, is_boolean
 from derive.backends.cpu.work import calls
 from derive.ir.nodes.substituting import put
