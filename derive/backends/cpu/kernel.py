@@ -9,23 +9,23 @@ from itertools import groupby
 from types import MappingProxyType
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.forms import Scratch, count, print_pass, read_by, shared_with
+from derive.backends.cpu.loops.forms import Scratch, count, print_pass, read_by
 from derive.backends.cpu.loops.running import print_running
 from derive.backends.cpu.names import in_ascii, length
 from derive.backends.cpu.products.calls import print_product
-from derive.backends.cpu.products.chains import Chain, Step, chained, names_written
+from derive.backends.cpu.products.chains import Step, chained, names_written
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tiles import Tiles
 from derive.backends.cpu.products.updates import with_updates
 from derive.backends.cpu.schedule.again import made_again
-from derive.backends.cpu.schedule.groups import Group, grouped
-from derive.backends.cpu.schedule.ways import ways
+from derive.backends.cpu.schedule.groups import grouped
+from derive.backends.cpu.schedule.schedule import Pass, Schedule, Tiled, scheduled, together
 from derive.backends.cpu.statements.costly import costly_first
 from derive.backends.cpu.statements.decimals import with_decimals
 from derive.backends.cpu.statements.masked import with_masks_last
 from derive.backends.cpu.statements.neighbours import join_neighbours
-from derive.backends.cpu.statements.normal import Normal, normal
+from derive.backends.cpu.statements.normal import Normal, Running, normal
 from derive.backends.cpu.statements.own_pairs import without_infinite_own_pairs
 from derive.backends.cpu.statements.places import with_places
 from derive.backends.cpu.statements.related import with_related
@@ -52,6 +52,7 @@ class Kernel:
     lengths: tuple[str, ...]  # axes
     numbers: tuple[str, ...]
     live: Mapping[str, Results]  # for which results each input is read, by the loops that run for them
+    schedule: Schedule  # that it prints
 
 
 def kernel(
@@ -78,7 +79,7 @@ def kernel(
     with_folds_spread(form)
     join_neighbours(form, (a for p in places for a in p.axes))
     groups = made_again(grouped(costly_first(with_products(form), form), form), form)
-    steps = with_updates(chained(groups, form), form)
+    schedule = scheduled(with_updates(chained(groups, form), form), form, all_axes(form))
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)
     text = Expressions(form)
@@ -86,7 +87,7 @@ def kernel(
         scratch.take("int64_t", text.name(p.name), count(form.dims[p.name], text))
         p.fill(form, first)
     symbol = in_ascii(name)
-    printed = _Steps(symbol, steps, form, outputs, out, scratch, flags)
+    printed = _Steps(symbol, schedule, form, outputs, out, scratch, flags)
     printed.print()
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
@@ -109,7 +110,8 @@ def kernel(
     checks += printed.before
     fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
     source = "\n\n".join([*printed.functions, _function(symbol, params, checks, fresh, scratch, out)])
-    return Kernel(name, f"{source}\n\n{_in_a_row(symbol, members)}", inputs, outputs, lengths, numbers, printed.live)
+    source += f"\n\n{_in_a_row(symbol, members)}"
+    return Kernel(name, source, inputs, outputs, lengths, numbers, printed.live, schedule)
 
 
 @dataclass
@@ -117,7 +119,7 @@ class _Steps:
     """Prints the steps of a kernel, one after another."""
 
     name: str
-    steps: list[Step | Chain]
+    schedule: Schedule
     form: Normal
     outputs: tuple[str, ...]
     out: Writer
@@ -127,12 +129,15 @@ class _Steps:
     before: list[str] = field(default_factory=list)  # lines that stand before memory is taken
 
     def __post_init__(self) -> None:
-        self.flat = [x for s in self.steps for x in _parts(s)]
-        self.live = _live(self.steps, self.form.program.returns)
+        self.flat = [x for s in self.schedule.steps for x in together(s)]
+        self.live = _live([together(s) for s in self.schedule.steps], self.form.program.returns)
 
     def print(self) -> None:
         """Every step, those under an `if` that not all results need."""
-        for needed, steps in groupby(self.steps, lambda s: self.needed(n for x in _parts(s) for n in names_written(x))):
+        def needed_for(step: Pass | Tiled | Product | Running) -> str:
+            return self.needed(n for x in together(step) for n in names_written(x))
+
+        for needed, steps in groupby(self.schedule.steps, needed_for):
             if needed:
                 self.out.line()
                 with self.out.block(f"if ({needed})"):
@@ -147,13 +152,13 @@ class _Steps:
         text = Expressions(self.form)
         return "" if not all(flags) or len(flags) == len(self.flags) else " || ".join(map(text.name, flags))
 
-    def _print(self, steps: Iterable[Step | Chain]) -> None:
+    def _print(self, steps: Iterable[Pass | Tiled | Product | Running]) -> None:
         for step in steps:
             self.out.line()
-            if isinstance(step, Chain):
-                self._chain(step)
-            elif isinstance(step, Group):
-                print_pass(ways(step, self.shared(step), self.form), self.form, self.out, self.scratch, self.outputs)
+            if isinstance(step, Tiled):
+                self._tiles(step)
+            elif isinstance(step, Pass):
+                print_pass(step.ways, self.form, self.out, self.scratch, self.outputs)
             else:
                 self._take(step.name)
                 if isinstance(step, Product):
@@ -161,19 +166,15 @@ class _Steps:
                 else:
                     print_running(step, self.form, self.out)
 
-    def shared(self, step: Step) -> frozenset[str]:
-        return shared_with((s for s in self.flat if s is not step), self.form)
-
     def _take(self, name: str) -> None:
         text = Expressions(self.form)
         if name not in self.outputs and name not in dict(self.form.program.given):
             self.scratch.take(self.form.type(name), text.name(name), count(self.form.dims[name], text))
 
-    def _chain(self, chain: Chain) -> None:
+    def _tiles(self, step: Tiled) -> None:
         number = len(self.functions)
-        name = f"{self.name}_tile{f'_{number + 1}' if number else ''}"
-        tiles = Tiles(chain, self.form, name, number, all_axes(self.form))
-        self.functions.append(tiles.function([self.shared(s) for s in chain.steps]))
+        tiles = Tiles(step, self.form, f"{self.name}_tile{f'_{number + 1}' if number else ''}", all_axes(self.form))
+        self.functions.append(tiles.function())
         for v in tiles.given:
             self._take(v.tensor)
         self.before += tiles.before()
@@ -181,14 +182,10 @@ class _Steps:
         tiles.print(self.out)
 
 
-def _parts(step: Step | Chain) -> tuple[Step, ...]:
-    return step.steps if isinstance(step, Chain) else (step,)
-
-
-def _live(steps: list[Step | Chain], returns: tuple[str, ...]) -> dict[str, Results]:
+def _live(steps: list[tuple[Step, ...]], returns: tuple[str, ...]) -> dict[str, Results]:
     """For which results each tensor is computed: of what runs together, all of them."""
-    written = [{n for x in _parts(s) for n in names_written(x)} for s in steps]
-    read = [read_by(_parts(s)) for s in steps]
+    written = [{n for x in s for n in names_written(x)} for s in steps]
+    read = [read_by(s) for s in steps]
     live: dict[str, Results] = dict.fromkeys(set().union(*written, *read, returns), frozenset())
     for k, name in enumerate(returns):
         live[name] |= {k}

@@ -16,7 +16,7 @@ from derive.backends.cpu.loops.short import ShortRows
 from derive.backends.cpu.loops.streams import Streams
 from derive.backends.cpu.loops.together import RowsTogether
 from derive.backends.cpu.names import length
-from derive.backends.cpu.products.chains import Step, names_read, names_written
+from derive.backends.cpu.products.chains import Step, names_read
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.ways import Way
 from derive.backends.cpu.statements.normal import Normal
@@ -38,12 +38,6 @@ class Scratch:
     def taken(self) -> list[str]:
         """The lines that take it, from `next` on."""
         return [f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));" for kind, own, n in self.lines]
-
-
-def shared_with(others: Iterable[Step], form: Normal) -> frozenset[str]:
-    """The tensors of which other steps know, or who calls."""
-    outside = set(form.program.returns) | {n for n, _ in form.program.given}
-    return frozenset(outside.union(*(names_read(s) | names_written(s) for s in others)))
 
 
 def read_by(steps: Iterable[Step]) -> set[str]:
@@ -76,7 +70,7 @@ def print_pass(found: tuple[Way, ...], form: Normal, out: Writer, scratch: Scrat
     for nest in reversed(nests):
         for piece in nest.scratch():
             scratch.take(*piece)
-    tests = [way.said(length) for way in found]
+    tests = [" && ".join(b.said(length) for b in way.when) for way in found]
     adding = [n for n in nests if n.group.totals]
     for s in plan.group.totals:
         counts = dict.fromkeys(f"{n.parts} * {extent(s.free)}".removesuffix(" * 1") for n in adding)

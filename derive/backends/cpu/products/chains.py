@@ -52,9 +52,6 @@ class Chain:
         """The folds over all of the chain's axes, of which each tile gives a part."""
         return tuple(s for g in self.steps if isinstance(g, Group) for s in g.loops if _is_total(s, self.axes))
 
-    def __str__(self) -> str:
-        return "\n".join([f"in tiles of {', '.join(self.axes)}:", *(f"  {s}" for s in self.steps)])
-
 
 def chained(steps: list[Step], form: Normal) -> list[Step | Chain]:
     """The steps with every chain that keeps something from memory as one, in an order that respects what reads what."""

@@ -44,6 +44,9 @@ class Matrix:
     name: str
     index: tuple[Index, ...]  # whole axes and merges of such: a place on each dimension of its memory
 
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.index))}]"
+
     @property
     def dims(self) -> tuple[str, ...]:
         """The axes of its memory, slowest first, merged ones taken apart: there may be more than dimensions."""
@@ -151,7 +154,11 @@ class Product:
     start: Node | None = None  # what its result begins with, to which it adds
 
     def __str__(self) -> str:
-        return f"{self.name} = product of {self.a.name} and {self.b.name}"
+        sides = {"rows": self.rows, "columns": self.columns, "summed": self.inner, "one for each of": self.batch,
+                 "one tap after another": self.taps}  # fmt: skip
+        said = ", ".join(f"{word} {' '.join(axes)}" for word, axes in sides.items() if axes)
+        right = self.b if self.wide is None else self.wide.of
+        return f"{self.out} {'+=' if self.adds else '='} {self.a} @ {right}: {said}"
 
     @property
     def reads(self) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -11,11 +10,10 @@ from derive.backends.cpu.loops.forms import Scratch, count, print_pass
 from derive.backends.cpu.loops.nests import MERGE, decode, extent
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.products.calls import print_product
-from derive.backends.cpu.products.chains import Chain
 from derive.backends.cpu.products.matrices import Product
-from derive.backends.cpu.products.tile import Tile, View
+from derive.backends.cpu.products.tile import View
 from derive.backends.cpu.schedule.groups import Group
-from derive.backends.cpu.schedule.ways import ways
+from derive.backends.cpu.schedule.schedule import Tiled
 from derive.backends.cpu.statements.normal import Normal
 from derive.backends.cpu.writer import Writer, in_rows
 
@@ -24,29 +22,27 @@ from derive.backends.cpu.writer import Writer, in_rows
 class Tiles:
     """Prints a chain: the function `name`, which takes a tile, and what calls it."""
 
-    chain: Chain
+    step: Tiled
     form: Normal
     name: str
-    number: int  # among the chains of a kernel
     axes: tuple[str, ...]  # all that the kernel has
 
     def __post_init__(self) -> None:
-        self.tile = Tile(self.chain, self.form, self.number, self.axes)
-        self.text = self.tile.text
+        self.chain, self.tile, self.text = self.step.chain, self.step.tile, self.step.tile.text
         self.scratch = Scratch()  # of one tile
 
     # --- the function of one tile ----------------------------------------------------------------------------
 
-    def function(self, shared: Iterable[frozenset[str]]) -> str:
-        """The function's text; `shared` are the tensors of each step of which others know."""
+    def function(self) -> str:
+        """The function's text."""
         tile, body = self.tile, Writer(depth=1)
         beyond = tuple(v.name for v in tile.views if v.tensor not in self.chain.local)
-        for step, outside in zip(tile.steps, shared, strict=True):
+        for step in self.step.steps:
             body.line()
             if isinstance(step, Product):
                 self._product(step, body)
             else:
-                print_pass(ways(step, outside, tile.form), tile.form, body, self.scratch, beyond)
+                print_pass(step.ways, tile.form, body, self.scratch, beyond)
         code = [*body.lines, *tile.reached(), *(n for _, _, n in self.scratch.lines)]
         words = set(re.findall(r"\w+", "\n".join(code)))
         self.given = [v for v in tile.views if v.name in beyond and self._called(v.name) in words]

@@ -48,10 +48,6 @@ class Group:
         """The axes that a loop runs over inside the group."""
         return tuple(a for a in loop.domain if a not in self.outer)
 
-    def __str__(self) -> str:
-        head = f"for {', '.join(self.outer) or 'once'}" + (f" (vectors along {self.lane})" if self.lane else "")
-        return "\n".join([f"{head}:", *(f"  {s}" for s in self.loops)])
-
 
 def grouped(steps: list[Step], form: Normal) -> list[Group | Product | Running]:
     """The steps in groups, in an order that respects what reads what. Raises Unsupported for what fits in none."""

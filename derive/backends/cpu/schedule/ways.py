@@ -103,10 +103,6 @@ class Way:
     plan: Plan
     when: tuple[Bound, ...] = ()
 
-    def said(self, size: Sizes) -> str:
-        """When it is taken, in code or for readers."""
-        return " && ".join(b.said(size) for b in self.when)
-
     @property
     def outer(self) -> str:
         return ", ".join(self.plan.group.outer) or "nothing"
