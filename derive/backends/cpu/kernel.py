@@ -9,7 +9,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.forms import Scratch, count, print_pass, read_by
+from derive.backends.cpu.loops.forms import Scratch, print_pass, read_by
 from derive.backends.cpu.loops.running import print_running
 from derive.backends.cpu.names import in_ascii, length
 from derive.backends.cpu.products.calls import print_product
@@ -84,15 +84,15 @@ def kernel(
     out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)
     text = Expressions(form)
     for p in places:
-        scratch.take("int64_t", text.name(p.name), count(form.dims[p.name], text))
+        scratch.take("int64_t", text.name(p.name), text.memory(form.dims[p.name]))
         p.fill(form, first)
     symbol = in_ascii(name)
     printed = _Steps(symbol, schedule, form, outputs, out, scratch, flags)
     printed.print()
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
-    counts = [count(form.dims[n], text) for n in outputs]
-    lines = [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)]
+    counts = [text.count(form.dims[n]) for n in outputs]
+    lines = [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.pieces)]
     joined = _joined(form, lines)
     lengths = _lengths(form, [*lines, *joined])
     params = _pointers(inputs, outputs, form, text)
@@ -103,12 +103,12 @@ def kernel(
     known += [f"if (given_{length(a)} != {fixed[a]}) return BAD_INDEX;" for a in lengths if a in fixed]
     checks = [*known, *joined, *checks]
     params += ["const int threads", *(f"const double {text.name(s)}" for s in numbers)]
-    sizes = {n: count(form.dims[n], text) for n in outputs if form.dims[n]}
+    sizes = {n: text.count(form.dims[n]) for n in outputs if form.dims[n]}
     taken = ((n, f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});") for n, size in sizes.items())
     fresh = [f"if ({needed}) {call}" if (needed := printed.needed([n])) else call for n, call in taken]
     held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(printed.flat)]
     checks += printed.before
-    fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
+    fresh = [*(f"    {x}" for x in held), *first.lines, *(f"    {x}" for x in (*filled, *fresh))]
     source = "\n\n".join([*printed.functions, _function(symbol, params, checks, fresh, scratch, out)])
     source += f"\n\n{_in_a_row(symbol, members)}"
     return Kernel(name, source, inputs, outputs, lengths, numbers, printed.live, schedule)
@@ -169,7 +169,7 @@ class _Steps:
     def _take(self, name: str) -> None:
         text = Expressions(self.form)
         if name not in self.outputs and name not in dict(self.form.program.given):
-            self.scratch.take(self.form.type(name), text.name(name), count(self.form.dims[name], text))
+            self.scratch.take(self.form.type(name), text.name(name), text.memory(self.form.dims[name]))
 
     def _tiles(self, step: Tiled) -> None:
         number = len(self.functions)
@@ -321,12 +321,11 @@ def _unconditional(node: Node | Index) -> Iterator[Read]:
 
 def _function(name: str, params: list[str], checks: list[str], fresh: list[str], scratch: Scratch, body: Writer) -> str:
     lines = [*in_rows(f"int {name}(", params, ") {"), *(f"    {c}" for c in checks)]
-    if scratch.lines:
-        sizes = " + ".join(f"bytes({n}, sizeof({kind}))" for kind, _, n in scratch.lines)
+    if scratch.pieces:
+        sizes = " + ".join(f"bytes({n}, sizeof({kind}))" for kind, _, n in scratch.pieces)
         lines += ["    // what stays inside the function", f"    char *const scratch = reserve({sizes});"]
         lines += ["    if (scratch == NULL) return NO_MEMORY;", "    char *next = scratch;", *scratch.taken()]
-    lines += [f"    {x}" for x in fresh]
-    lines += body.lines
-    if scratch.lines:
+    lines += [*fresh, *body.lines]
+    if scratch.pieces:
         lines.append("    release(scratch);")
     return "\n".join([*lines, "    return 0;", "}"])

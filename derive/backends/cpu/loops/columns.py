@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.nests import START, Nest, extent, fold
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.nests import START, Nest, fold
+from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule.stages import Stage, Sweep
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 
@@ -53,10 +53,8 @@ class Columns(Nest):
                 self.notes(sweep.loops)
                 self.sweep(sweep)
 
-    @property
-    def parts(self) -> str:
-        slow, _, n = self.split()
-        return " * ".join([*([extent(slow)] if slow else []), self.blocks_of(n)])
+    def parts(self, size: Sizes = length) -> str:
+        return times(extent(self.plan.slow, size), self.blocks_of(extent(self.plan.run, size)))
 
     def blocks_of(self, n: str) -> str:
         """How many blocks so many columns are, whatever the threads."""

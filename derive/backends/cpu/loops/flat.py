@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.nests import Nest, extent
-from derive.backends.cpu.names import variable
+from derive.backends.cpu.loops.nests import Nest
+from derive.backends.cpu.names import Sizes, extent, length, times, variable
 
 
 @dataclass
@@ -34,7 +34,5 @@ class Elements(Nest):
             for s in totals:
                 out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
 
-    @property
-    def parts(self) -> str:
-        slow, _, n = self.split()
-        return " * ".join([*([extent(slow)] if slow else []), f"blocks({n})"])
+    def parts(self, size: Sizes = length) -> str:
+        return times(extent(self.plan.slow, size), f"blocks({extent(self.plan.run, size)})")

@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.columns import Columns
 from derive.backends.cpu.loops.flat import Elements
 from derive.backends.cpu.loops.lanes import Lanes
-from derive.backends.cpu.loops.nests import MERGE, Nest, extent
+from derive.backends.cpu.loops.nests import MERGE, Nest
 from derive.backends.cpu.loops.pair_tiles import PairTiles
 from derive.backends.cpu.loops.rows import Rows
 from derive.backends.cpu.loops.short import ShortRows
 from derive.backends.cpu.loops.streams import Streams
 from derive.backends.cpu.loops.together import RowsTogether
-from derive.backends.cpu.names import length
+from derive.backends.cpu.names import Sizes, extent, length, times
 from derive.backends.cpu.products.chains import Step, names_read
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.ways import Way
 from derive.backends.cpu.statements.normal import Normal
-from derive.backends.cpu.writer import Writer
-from derive.ir.program import Index
-
-
-@dataclass
-class Scratch:
-    """Memory that the function takes for itself, each piece once: C type, name and number of elements."""
-
-    lines: list[tuple[str, str, str]] = field(default_factory=list)
-
-    def take(self, kind: str, name: str, count: str) -> None:
-        """Memory for a tensor that several steps may write: the first of them takes it."""
-        if (kind, name, count) not in self.lines:
-            self.lines.append((kind, name, count))
-
-    def taken(self) -> list[str]:
-        """The lines that take it, from `next` on."""
-        return [f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));" for kind, own, n in self.lines]
+from derive.backends.cpu.writer import Count, Scratch, Writer
 
 
 def read_by(steps: Iterable[Step]) -> set[str]:
@@ -63,29 +44,32 @@ def print_pass(found: tuple[Way, ...], form: Normal, out: Writer, scratch: Scrat
     for name, place in plan.place.items():
         c, dims = text.name(name), form.dims[name]
         if place == "memory" and name not in beyond and name not in {n for n, _ in form.program.given}:
-            scratch.take(form.type(name), c, count(dims, text))
+            scratch.take(form.type(name), c, text.memory(dims))
         elif place == "buffer":
             assert isinstance(rows, Rows)
-            scratch.take("real", f"{c}_rows" if plan.group.outer else c, f"threads * ({rows.row(name)})")
+            scratch.take("real", f"{c}_rows" if plan.group.outer else c, rows.buffers(name))
     for nest in reversed(nests):
         for piece in nest.scratch():
             scratch.take(*piece)
-    tests = [" && ".join(b.said(length) for b in way.when) for way in found]
-    adding = [n for n in nests if n.group.totals]
     for s in plan.group.totals:
-        counts = dict.fromkeys(f"{n.parts} * {extent(s.free)}".removesuffix(" * 1") for n in adding)
-        most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
-        without = next((test for test, n in zip(tests, nests, strict=True) if n not in adding), "")
-        scratch.take("real", f"{text.name(s.name)}_parts", f"({without} ? 0 : {most})" if without else most)
+        scratch.take("real", f"{text.name(s.name)}_parts", _parts(nests, s.free))
+    tests = [way.test(length) for way in found]
     for k, (test, nest) in enumerate(zip(tests, nests, strict=True)):
         with out.otherwise(test) if k else out.block(f"if ({test})" if test else ""):
             nest.print()
             for s in nest.group.totals:
                 out.comment(s.note)
                 c, size = text.name(s.name), extent(s.free)
-                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {nest.parts}, {size}, {size});")
+                out.line(f"{MERGE[s.kind]}({c}, {c}_parts, {nest.parts()}, {size}, {size});")
 
 
-def count(dims: tuple[Index, ...], text: Expressions) -> str:
-    """How many elements a tensor of these dimensions has."""
-    return " * ".join(text.extent(d) for d in dims) or "1"
+def _parts(nests: Sequence[Nest], free: tuple[str, ...]) -> Count:
+    """The memory for a total's parts: as many as any way has that gives such."""
+
+    def count(size: Sizes, _: str) -> str:
+        counts = dict.fromkeys(times(n.parts(size), extent(free, size)) for n in nests if n.group.totals)
+        most = f"at_least({', '.join(counts)})" if len(counts) > 1 else next(iter(counts))
+        without = next((n.way.test(size) for n in nests if not n.group.totals), "")
+        return f"({without} ? 0 : {most})" if without else most
+
+    return count

@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.names import Sizes, extent, length, variable
 from derive.backends.cpu.schedule.ways import Way
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
-from derive.backends.cpu.writer import Writer
+from derive.backends.cpu.writer import Count, Writer
 from derive.ir.nodes.walking import axes_along, by_axes
 from derive.ir.program import Read
 
@@ -40,12 +40,11 @@ class Nest:
         """Write the loops."""
         raise NotImplementedError
 
-    @property
-    def parts(self) -> str:
+    def parts(self, size: Sizes = length) -> str:
         """In how many parts a total over the outer axes is taken."""
         raise NotImplementedError
 
-    def scratch(self) -> Iterator[tuple[str, str, str]]:
+    def scratch(self) -> Iterator[tuple[str, str, Count]]:
         """Type, name and length of memory that no tensor's is."""
         yield from ()
 
@@ -235,11 +234,6 @@ def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> N
         tail = extent(axes[k + 1 :])
         whole = at if tail == "1" else f"{at} / ({tail})" if " * " in tail else f"{at} / {tail}"
         out.line(f"{'const ' if stays else ''}int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
-
-
-def extent(axes: tuple[str, ...]) -> str:
-    """How many places the axes have together."""
-    return " * ".join(length(a) for a in axes) or "1"
 
 
 def fold(kind: str, into: str, value: str) -> str:

@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.nests import START, Nest, decode, fold
+from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.statements.normal import Loop
+from derive.backends.cpu.writer import Count
 from derive.ir.nodes.walking import axes_along, walk
 from derive.ir.program import AxisValue, Read
 
@@ -59,15 +60,17 @@ class PairTiles(Nest):
         number = f"_{same.index(read) + 1}" if len(same) > 1 else ""
         return f"{self.text.name(read.name)}{number}_{self.kinds[read]}"
 
-    def packed(self) -> Iterator[tuple[Read, str]]:
-        """What is laid out for a strip, and how many elements that is."""
-        for r in self.memory:
-            yield r, f"{length(self.over)} * TILE_COLUMNS" if self.over in axes_along(r.index) else "TILE_COLUMNS"
+    def packed(self, read: Read, size: Sizes = length) -> str:
+        """How many elements of it are laid out for a strip."""
+        return times(extent((self.over,) if self.over in axes_along(read.index) else (), size), "TILE_COLUMNS")
 
-    def scratch(self) -> Iterator[tuple[str, str, str]]:
+    def scratch(self) -> Iterator[tuple[str, str, Count]]:
         """Type, name and length of the memory of all threads for that."""
-        for r, count in self.packed():
-            yield "real", self.memory[r], f"threads * ({count})"
+        for r in self.memory:
+            yield "real", self.memory[r], self._strips(r)
+
+    def _strips(self, read: Read) -> Count:
+        return lambda size, threads: f"{threads} * ({self.packed(read, size)})"
 
     def print(self) -> None:
         out, slow = self.out, tuple(self.slow)
@@ -82,8 +85,8 @@ class PairTiles(Nest):
                 out.line("const int64_t at = task / shares / slices;")
                 decode(out, slow, "at")
             out.line(f"const int64_t from = at_most(slice * TILE_COLUMNS, {length(self.lane)} - TILE_COLUMNS);")
-            for r, count in self.packed():
-                self.pack(r, count)
+            for r in self.memory:
+                self.pack(r)
             with out.loop("heap", "heaps * share / shares", "heaps * (share + 1) / shares"):
                 out.line(f"const int64_t first = {self.first};")
                 self.notes(self.folds)
@@ -106,10 +109,10 @@ class PairTiles(Nest):
     def work(self) -> str:
         return extent((*self.group.outer, self.over))
 
-    def pack(self, read: Read, count: str) -> None:
+    def pack(self, read: Read) -> None:
         """What lies along the strip, its places side by side."""
         out, c = self.out, self.c(read)
-        out.line(f"real *const {c} = {self.memory[read]} + omp_get_thread_num() * ({count});")
+        out.line(f"real *const {c} = {self.memory[read]} + omp_get_thread_num() * ({self.packed(read)});")
         inner = (self.over,) if self.over in axes_along(read.index) else ()
         with self.plain(inner), out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
             out.line(f"const int64_t {variable(self.lane)} = from + lane;")

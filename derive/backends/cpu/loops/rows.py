@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from math import prod
 
 from derive.backends.cpu.loops.blocks import Blocks
-from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold, in_vectors
+from derive.backends.cpu.loops.nests import START, Nest, decode, fold, in_vectors
 from derive.backends.cpu.loops.planes import Planes, plane
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.contiguous import as_one, in_memory_order
 from derive.backends.cpu.schedule.stages import Sweep
 from derive.backends.cpu.statements.normal import CHANGES, Loop
 from derive.backends.cpu.work import calls, is_heavy
+from derive.backends.cpu.writer import Count
 from derive.ir.program import Read
 
 LEAST = 8  # places that are worth a vector
@@ -88,24 +89,26 @@ class Rows(Nest):
         """What a thread's memory for a row that is kept is called."""
         return name
 
-    @property
-    def parts(self) -> str:
-        return f"chunks({extent(self.group.outer)})" if not self.each else f"chunks_of({self.cut})"
+    def parts(self, size: Sizes = length) -> str:
+        return f"chunks{'_of' if self.inside else ''}({self.cut(size)})"
 
-    @property
-    def cut(self) -> str:
+    def cut(self, size: Sizes = length) -> str:
         """How many rows are cut into chunks, and, where a row has several axes, how many elements each has."""
-        return ", ".join(filter(None, (extent(self.group.outer), self.each)))
+        return ", ".join(extent(axes, size) for axes in (self.group.outer, self.inside) if axes)
 
     @property
-    def each(self) -> str:
-        """How many elements a row has, where it has several axes: few such rows are shared out too."""
+    def inside(self) -> tuple[str, ...]:
+        """The axes of a row, where it has several: few such rows are shared out too."""
         inner = self.group.inner(max(self.group.loops, key=lambda s: len(self.group.inner(s))))
-        return extent(inner) if len(inner) > 1 else ""
+        return inner if len(inner) > 1 else ()
 
-    def row(self, name: str) -> str:
+    def row(self, name: str, size: Sizes = length) -> str:
         """How many elements one thread's row of a buffer has."""
-        return extent(tuple(a for a in self.axes(name) if a not in self.outer))
+        return extent((a for a in self.axes(name) if a not in self.outer), size)
+
+    def buffers(self, name: str) -> Count:
+        """How many those of all threads have."""
+        return lambda size, threads: f"{threads} * ({self.row(name, size)})"
 
     def rows(self, start: str, stop: str) -> None:
         """The rows from one number to another, without a division for each."""
@@ -128,17 +131,18 @@ class Rows(Nest):
         """Totals: each chunk of rows adds into memory of its own."""
         out = self.out
         out.line(pragma)
-        first = f"first_of_chunk{'s' if self.each else ''}"
-        with out.loop("chunk", "0", self.parts):
+        first = f"first_of_chunk{'s' if self.inside else ''}"
+        with out.loop("chunk", "0", self.parts()):
             for s in self.group.totals:
                 name, size = self.text.name(s.name), extent(s.free)
                 if self.is_number(s):
                     out.line(f"double {name}_part = 0;")
                     continue
-                out.line(f"real *const {name}_part = {name}_parts + chunk * ({size});".replace(" * (1)", ""))
+                at = times("chunk", f"({size})" if size != "1" else size)
+                out.line(f"real *const {name}_part = {name}_parts + {at};")
                 out.line(f"fill({name}_part, {START[s.kind]}, {size});")
-            out.line(f"const int64_t from = {first}(chunk, {self.cut});")
-            out.line(f"const int64_t to = {first}(chunk + 1, {self.cut});")
+            out.line(f"const int64_t from = {first}(chunk, {self.cut()});")
+            out.line(f"const int64_t to = {first}(chunk + 1, {self.cut()});")
             self.rows("from", "to")
             for s in filter(self.is_number, self.group.totals):
                 out.line(f"{self.text.name(s.name)}_parts[chunk] = (real){self.text.name(s.name)}_part;")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.nests import START, extent, fold
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.nests import START, fold
+from derive.backends.cpu.names import extent, length, variable
 from derive.backends.cpu.statements.normal import Normal, Running
 from derive.backends.cpu.writer import Writer
 from derive.ir.nodes.walking import axes_along

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.loops.columns import Columns
-from derive.backends.cpu.loops.nests import Accumulate, extent, overlapping
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.nests import Accumulate, overlapping
+from derive.backends.cpu.names import extent, length, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.early import chosen_reads
 from derive.backends.cpu.schedule.ways import ROWS_ABREAST

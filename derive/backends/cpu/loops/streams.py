@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.columns import Columns
-from derive.backends.cpu.loops.nests import MERGE, extent, fold
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.nests import MERGE, fold
+from derive.backends.cpu.names import extent, length, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.stages import Sweep
 from derive.backends.cpu.statements.normal import CHANGES, Loop
+from derive.backends.cpu.writer import Count
 
 
 @dataclass
@@ -53,14 +54,17 @@ class Streams(Columns):
         """Where a value of every column lies."""
         return f"{self.local(s.name)}{self.at_column}" if self.plan.place[s.name] == "value" else self.stored(s)
 
-    def scratch(self) -> Iterator[tuple[str, str, str]]:
+    def scratch(self) -> Iterator[tuple[str, str, Count]]:
         """Type, name and length of what lies between the sweeps."""
         for name, place in self.plan.place.items():
             if place == "value":
-                yield self.normal.type(name), self.local(name), self.count
+                yield self.normal.type(name), self.local(name), lambda size, _: extent(self.group.outer, size)
         for sweep in (sweep for stage in self.plan.stages for sweep in stage.sweeps):
             for s in (s for s in sweep.loops if s.is_fold):
-                yield "real", f"{self.text.name(s.name)}_pieces", f"pieces({extent(sweep.axes)}) * {self.count}"
+                yield "real", f"{self.text.name(s.name)}_pieces", self._pieces(sweep)
+
+    def _pieces(self, sweep: Sweep) -> Count:
+        return lambda size, _: f"pieces({extent(sweep.axes, size)}) * {extent(self.group.outer, size)}"
 
     def values_of(self, folded: list[tuple[Sweep, Loop]], values: Sequence[Loop]) -> None:
         """What sweeps have folded, then what needs no inner axis: for every column."""

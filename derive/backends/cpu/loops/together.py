@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.nests import extent
 from derive.backends.cpu.loops.rows import FOUR, ONE, Rows
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.names import Sizes, extent, length, variable
 from derive.backends.cpu.schedule import ways
 
 
@@ -94,8 +93,9 @@ class RowsTogether(Rows):
 
     # --- memory and sums -------------------------------------------------------------------------------------
 
-    def row(self, name: str) -> str:
-        return f"{self.at_once.said(length, '0')} * {super().row(name)}"  # the most there can be: tiles have fewer rows
+    def row(self, name: str, size: Sizes = length) -> str:
+        most = self.at_once.said(size, "0")  # there can be: tiles have fewer rows
+        return f"{most} * {super().row(name, size)}"
 
     def buffer(self, name: str) -> str:
         return f"{name}_few"

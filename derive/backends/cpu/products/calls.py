@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.forms import Scratch
-from derive.backends.cpu.loops.nests import decode, extent
-from derive.backends.cpu.names import variable
+from derive.backends.cpu.loops.nests import decode
+from derive.backends.cpu.names import extent, times, variable
 from derive.backends.cpu.products.matrices import Matrix, Product
 from derive.backends.cpu.products.windows import print_windowed
 from derive.backends.cpu.statements.normal import Normal
@@ -40,7 +40,7 @@ def print_product(p: Product, form: Normal, out: Writer, scratch: Scratch, adds:
 
 def _side(m: Matrix, rows: tuple[str, ...], columns: tuple[str, ...], batch: tuple[str, ...], text: Expressions) -> str:
     """An operand: where it begins, whether it lies transposed, and how far apart its rows are."""
-    steps = [f"{variable(a)} * {extent(m.stride((a,)))}".removesuffix(" * 1") for a in batch if a in m.dims]
+    steps = [times(variable(a), extent(m.stride((a,)))) for a in batch if a in m.dims]
     start = " + ".join([text.name(m.name), *steps])
     flipped = bool(rows) and m.dims[-1:] == rows[-1:]
     outer, inner = (columns, rows) if flipped else (rows, columns)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.names import variable
+from derive.backends.cpu.names import times, variable
 from derive.backends.cpu.products.matrices import Matrix
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.program import Index, Merged, Place, Window
@@ -40,7 +40,7 @@ class Steps:
 
     def start(self, batch: tuple[str, ...]) -> str:
         """Where its first element is, for a place of the batch axes."""
-        found = [f"{variable(a)} * {s.code}".removesuffix(" * 1") for a, s in self._steps() if a in batch]
+        found = [times(variable(a), s.code) for a, s in self._steps() if a in batch]
         found += [s.code for a, s in self._steps() if not a]
         return " + ".join([self.name, *found])
 

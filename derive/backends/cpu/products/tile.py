@@ -6,19 +6,17 @@ at the place where the chain is.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.nests import extent
-from derive.backends.cpu.names import axis_name, length, variable
+from derive.backends.cpu.names import axis_name, extent, length, times, variable
 from derive.backends.cpu.products.chains import Chain, behind, is_larger, leading
 from derive.backends.cpu.products.matrices import Matrix, Product, called
 from derive.backends.cpu.products.reach import Offset, reach
 from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
-from derive.ir.program import AxisValue, Index, Node, Read, Scal, Window
+from derive.ir.program import AxisValue, Index, Node, Read, Scal, Window, base
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ class Tile:
         lines.append(f"const int64_t {near} = {most}; // nothing is left before and beyond")
         for name, of in self.moved.items():
             const = "" if of.name in self.chain.sums else "const "
-            at = f"{self.text.name(of.name)} + {first} * {extent(of.dims[1:])}".removesuffix(" * 1")
+            at = f"{self.text.name(of.name)} + {times(first, extent(of.dims[1:]))}"
             lines.append(f"{const}real *const {self.text.name(name)} = {at};")
         return lines
 
@@ -204,16 +202,17 @@ class Tile:
         size = " * ".join([length(self.reach.axis), *map(length, p.out.dims[1:])])
         return f"if (!adds) fill({self.text.name(p.name)}, 0, {size});"
 
-    def whole(self, size: str) -> str:
-        """A number of elements for a tile that reaches as far as there is anything."""
-        if self.reach is None:
-            return size
-        return re.sub(rf"\b{length(self.near)}\b", length(self.reach.axis), size)
+    def most(self, axis: str) -> str:
+        """The length of an axis for a tile that reaches as far as there is anything."""
+        return length(self.reach.axis if self.reach is not None and base(axis) == self.near else axis)
+
+    def of_one(self, axis: str) -> str:
+        """The same for a tile of one row."""
+        return "1" if base(axis) == self.axis else self.most(axis)
 
 
 def _moved(place: str, offset: Offset) -> str:
     """A place so many further on."""
-    for factor, times in [*((length(a), n) for a, n in offset.lengths), ("1", offset.number)]:
-        size = factor if abs(times) == 1 else f"{abs(times)}" if factor == "1" else f"{abs(times)} * {factor}"
-        place += f" {'+' if times > 0 else '-'} {size}" if times else ""
+    for factor, n in [*((length(a), n) for a, n in offset.lengths), ("1", offset.number)]:
+        place += f" {'+' if n > 0 else '-'} {times(str(abs(n)), factor)}" if n else ""
     return place

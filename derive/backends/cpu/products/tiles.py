@@ -6,16 +6,16 @@ import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.forms import Scratch, count, print_pass
-from derive.backends.cpu.loops.nests import MERGE, decode, extent
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.forms import Scratch, print_pass
+from derive.backends.cpu.loops.nests import MERGE, decode
+from derive.backends.cpu.names import extent, length, times, variable
 from derive.backends.cpu.products.calls import print_product
 from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.products.tile import View
 from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.schedule.schedule import Tiled
 from derive.backends.cpu.statements.normal import Normal
-from derive.backends.cpu.writer import Writer, in_rows
+from derive.backends.cpu.writer import Count, Writer, in_rows
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Tiles:
                 self._product(step, body)
             else:
                 print_pass(step.ways, tile.form, body, self.scratch, beyond)
-        code = [*body.lines, *tile.reached(), *(n for _, _, n in self.scratch.lines)]
+        code = [*body.lines, *tile.reached(), *(n for _, _, n in self.scratch.pieces)]
         words = set(re.findall(r"\w+", "\n".join(code)))
         self.given = [v for v in tile.views if v.name in beyond and self._called(v.name) in words]
         self.scalars = [c for c in map(self.text.name, self.form.program.scalars) if c in words]
@@ -54,7 +54,7 @@ class Tiles:
 
     def _product(self, p: Product, body: Writer) -> None:
         if p.name in self.chain.local:
-            self.scratch.take("real", self.text.name(p.name), count(self.tile.form.dims[p.name], self.text))
+            self.scratch.take("real", self.text.name(p.name), self.text.memory(self.tile.form.dims[p.name]))
         if p.name not in self.chain.sums:
             print_product(p, self.tile.form, body, self.scratch, "true" if p.adds else "")
             return
@@ -77,7 +77,7 @@ class Tiles:
         params += [f"const double {s}" for s in self.scalars]
         params += [f"const int64_t {c}" for c in (self.tile.height, *self.counts)]
         params += ["const bool adds"] if self.chain.sums else []
-        params += ["char *next"] if self.scratch.lines else []
+        params += ["char *next"] if self.scratch.pieces else []
         lines = [f"// Some places on {self.chain.tiled}: what is made of them alone lies in the cache."]
         lines += in_rows(f"SHARED void {self.name}(", [*params, "const int threads"], ") {")
         lines += [f"    {line}" for line in self.tile.reached()]
@@ -89,7 +89,7 @@ class Tiles:
     def tasks(self) -> str:
         """How many parts there are that threads may share: tiles, unless one adds to what others give."""
         stepped = extent(self.chain.stepped)
-        return stepped if self.chain.sums else f"{stepped} * {self.tile.height}s".removeprefix("1 * ")
+        return stepped if self.chain.sums else times(stepped, f"{self.tile.height}s")
 
     @property
     def number_of_tiles(self) -> str:
@@ -98,27 +98,30 @@ class Tiles:
     def before(self) -> list[str]:
         """The lines that say how high a tile is, how many there are, and what they need of memory."""
         rows, h, least = length(self.chain.tiled), self.tile.height, self.tile.least()
-        needs = [(kind, self.tile.whole(n)) for kind, _, n in self.scratch.lines]
-        each = " + ".join(f"sizeof({kind}) * {_of_one(n, h)}" for kind, n in needs) or "1"
+        needs = [(kind, count) for (kind, _, _), count in self.scratch.pieces.items()]
+        one = (f"sizeof({kind}) * ({count(self.tile.of_one, '1')})" for kind, count in needs)
+        each = " + ".join(one) or "1"
         # the lower the tiles, the less they reach
         most = f"near((int64_t)({each}), {least})" if self.tile.reach is None else least
         lines = [f"const int64_t {h} = tile_of({rows}, {most});"]
         lines.append(f"const int64_t {h}s = at_least(1, ({rows} + {h} - 1) / {h});")  # of nothing a sum is 0
         lines.append(f"const int {h}_team = batch_team(threads, {self.tasks});")
         if needs:
-            own = re.compile(r"\bthreads\b")
-            sizes = (f"bytes({own.sub(f'(threads / {h}_team)', n)}, sizeof({kind}))" for kind, n in needs)
+            threads = f"(threads / {h}_team)"
+            sizes = (f"bytes({count(self.tile.most, threads)}, sizeof({kind}))" for kind, count in needs)
             lines.append(f"const int64_t {h}_bytes = (int64_t)({' + '.join(sizes)});")
         return lines
 
     def take(self, scratch: Scratch) -> None:
         """The memory that the tiles at work need, and that of the parts that they give of totals."""
         h = self.tile.height
-        if self.scratch.lines:
-            scratch.take("char", f"{h}_memory", f"{h}_team * {h}_bytes")
+        if self.scratch.pieces:
+            scratch.take("char", f"{h}_memory", lambda *_: f"{h}_team * {h}_bytes")
         for s in self.chain.totals:
-            size = f"{self.number_of_tiles} * {extent(s.free)}".removesuffix(" * 1")
-            scratch.take("real", f"{self.text.name(s.name)}_tiles", size)
+            scratch.take("real", f"{self.text.name(s.name)}_tiles", self._parts(s.free))
+
+    def _parts(self, free: tuple[str, ...]) -> Count:
+        return lambda size, _: times(self.number_of_tiles, extent(free, size))
 
     def print(self, out: Writer) -> None:
         """The loops, and what completes totals."""
@@ -158,7 +161,7 @@ class Tiles:
         args += [f"at_most({h}, {length(self.chain.tiled)} - {first})", *self.counts]
         args += [f"{first} > 0"] if self.chain.sums else []
         own = f"{h}_memory{f' + omp_get_thread_num() * {h}_bytes' if parallel else ''}"
-        return [*args, *([own] if self.scratch.lines else []), f"threads / {h}_team"]
+        return [*args, *([own] if self.scratch.pieces else []), f"threads / {h}_team"]
 
     def _start(self, v: View) -> str:
         """Where a tensor begins for a tile; of a total, where its part goes."""
@@ -176,9 +179,3 @@ class Tiles:
             after = " * ".join([*map(length, v.axes[k + 1 :]), *map(self.text.extent, v.rest)])
             steps.append(f"{place} * {after}" if after else place)
         return " + ".join([name, *steps])
-
-
-def _of_one(n: str, height: str) -> str:
-    """A number of elements for a tile of one row, and one thread."""
-    own = re.compile(rf"\b({height}|threads)\b")
-    return f"({own.sub('1', n)})"

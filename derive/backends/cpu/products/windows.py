@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.forms import Scratch
-from derive.backends.cpu.loops.nests import decode, extent
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.nests import decode
+from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.products.matrices import Phase, Product, Wide
 from derive.backends.cpu.products.steps import Steps
 from derive.backends.cpu.statements.normal import Normal
-from derive.backends.cpu.writer import Writer
+from derive.backends.cpu.writer import Count, Writer
 from derive.ir.program import Node, Read
 
 
@@ -19,10 +19,9 @@ def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds
     """A call for every value of the batch axes, and of the taps that are added one after another."""
     text = Expressions(form)
     out.comment(p.note)
-    count = extent(p.batch)
-    together = f"batch_team(threads, {count})" if p.batch else "1"
     if p.wide is not None:
-        scratch.take("real", text.name(p.wide.name), f"{together} * ({_size(p.wide, text)})")
+        scratch.take("real", text.name(p.wide.name), _copies(p, p.wide, text))
+    count, together = extent(p.batch), _team(p)
     with ExitStack() as stack:
         if p.batch:
             out.line(f"#pragma omp parallel for num_threads({together}) schedule(static)")
@@ -75,21 +74,28 @@ def _print_phase(phase: Phase, stack: ExitStack, out: Writer) -> None:
     taps = ", ".join(map(str, phase.first_taps()))
     at = first if phase.common == 1 else f"{first} / {phase.common}"
     out.line(f"const int64_t {tap} = (const int64_t[]){{{taps}}}[{at}]; // the first tap that adds there")
-    out.line(f"const int64_t {phase.shift} = ({first} - {phase.dilation} * {tap}) / {step};".replace(" 1 *", ""))
+    out.line(f"const int64_t {phase.shift} = ({first} - {times(str(phase.dilation), tap)}) / {step};")
     out.line(f"const int64_t {length(phase.places)} = ({length(phase.dim)} - {first} + {step - 1}) / {step};")
     most = f"({length(phase.tap)} - {tap} + {every - 1}) / {every}" if every > 1 else f"{length(phase.tap)} - {tap}"
     out.line(f"const int64_t {length(phase.taps)} = at_least(0, {most});")
 
 
-def _size(wide: Wide, text: Expressions) -> str:
-    return " * ".join(text.extent(d) for d in text.normal.dims[wide.name])
+def _team(p: Product, size: Sizes = length, threads: str = "threads") -> str:
+    """How many values of the batch axes are taken at once."""
+    return f"batch_team({threads}, {extent(p.batch, size)})" if p.batch else "1"
+
+
+def _copies(p: Product, wide: Wide, text: Expressions) -> Count:
+    """How many elements the right factor has with zeros around it, once for each thread."""
+    one = text.memory(text.normal.dims[wide.name])
+    return lambda size, threads: f"{_team(p, size, threads)} * ({one(size, threads)})"
 
 
 def _print_wide(p: Product, wide: Wide, own: str, text: Expressions, out: Writer) -> None:
     """The right factor with zeros around it, for one value of the batch axes; each thread has its own."""
     name, edges = text.name(wide.name), {a: (before, after) for a, before, after in wide.edges}
     of = Steps(wide.of, text)
-    thread = f" + omp_get_thread_num() * {_size(wide, text)}" if p.batch else ""
+    thread = f" + omp_get_thread_num() * {text.count(text.normal.dims[wide.name])}" if p.batch else ""
     out.line(f"real *const {own} = {name}{thread}; // {wide.of.name} with zeros around it")
     along = []
     for i in wide.of.index:

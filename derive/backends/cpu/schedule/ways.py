@@ -103,6 +103,10 @@ class Way:
     plan: Plan
     when: tuple[Bound, ...] = ()
 
+    def test(self, size: Sizes) -> str:
+        """The bounds as one test in code."""
+        return " && ".join(b.said(size) for b in self.when)
+
     @property
     def outer(self) -> str:
         return ", ".join(self.plan.group.outer) or "nothing"

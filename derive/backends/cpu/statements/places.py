@@ -34,9 +34,9 @@ class Places:
         text = Expressions(form)
         out.comment(self.note)
         counters = [(variable(a), length(a)) for a in self.axes]
-        head = " ".join(f"for (int64_t {i} = 0; {i} < {n}; {i}++)" for i, n in counters)
+        heads = [f"for (int64_t {i} = 0; {i} < {n}; {i}++)" for i, n in counters]
         target = f"{text.name(self.name)}[{text.offset(Read(self.name, self.axes))}]"
-        out.line(f"{head} {target} = {_whole(self.value, text)};".strip())
+        out.line(" ".join([*heads, f"{target} = {_whole(self.value, text)};"]))
 
 
 def with_places(program: Program, integers: frozenset[str]) -> tuple[Program, tuple[Places, ...]]:
