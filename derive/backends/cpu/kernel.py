@@ -22,17 +22,14 @@ from derive.backends.cpu.schedule.again import made_again
 from derive.backends.cpu.schedule.groups import grouped
 from derive.backends.cpu.schedule.schedule import Pass, Schedule, Tiled, scheduled, together
 from derive.backends.cpu.statements.costly import costly_first
-from derive.backends.cpu.statements.decimals import with_decimals
-from derive.backends.cpu.statements.masked import with_masks_last
+from derive.backends.cpu.statements.masked import with_masks_last, without_infinite_own_pairs
 from derive.backends.cpu.statements.neighbours import join_neighbours
 from derive.backends.cpu.statements.normal import Normal, Running, normal
-from derive.backends.cpu.statements.own_pairs import without_infinite_own_pairs
 from derive.backends.cpu.statements.places import with_places
 from derive.backends.cpu.statements.related import with_related
 from derive.backends.cpu.statements.rounded import with_rounded_products
-from derive.backends.cpu.statements.scales import with_scales
-from derive.backends.cpu.statements.spread import with_folds_spread
-from derive.backends.cpu.statements.views import without_views
+from derive.backends.cpu.statements.scales import with_decimals, with_scales
+from derive.backends.cpu.statements.views import with_folds_spread, without_views
 from derive.backends.cpu.writer import Writer, in_rows
 from derive.contract.masked_sums import with_masked_products
 from derive.facts.lengths.nominal import ALIKE, Nominal

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from derive.backends.cpu.loops.columns import Columns
-from derive.backends.cpu.loops.flat import Elements
+from derive.backends.cpu.loops.columns import Columns, Elements
 from derive.backends.cpu.loops.lanes import Lanes
 from derive.backends.cpu.loops.nests import MERGE, Nest
 from derive.backends.cpu.loops.pair_tiles import PairTiles

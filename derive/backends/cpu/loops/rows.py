@@ -18,9 +18,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 
-from derive.backends.cpu.loops.blocks import Blocks
 from derive.backends.cpu.loops.nests import START, Nest, decode, fold, in_vectors
-from derive.backends.cpu.loops.planes import Planes, plane
+from derive.backends.cpu.loops.windows import Blocks, Planes, plane
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.contiguous import as_one, in_memory_order

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from derive.backends.cpu.products.factors import numbers_and_two
 from derive.backends.cpu.products.gathered import gathered
-from derive.backends.cpu.products.matrices import Matrix, Product, plain, whole_axes
+from derive.backends.cpu.products.matrices import Matrix, Product, numbers_and_two, plain, whole_axes
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes
