@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.nests import START, Nest, fold
+from derive.backends.cpu.loops.nests import START, Nest, fold, in_real, of_total
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule.stages import Stage, Sweep
 from derive.backends.cpu.statements.normal import CHANGES, Loop
@@ -27,21 +27,13 @@ class Columns(Nest):
         slow, _, n = self.split()
         sharing = f"threads / at_most(threads, {extent(slow)})" if slow else "threads"
         # totals add alike for any number of threads
-        self.blocks(f"columns({n}, {'1' if self.group.totals else sharing})")
+        self.in_blocks(f"columns({n}, {'1' if self.group.totals else sharing})")
 
-    def blocks(self, width: str) -> None:
-        """The blocks of so many columns, shared out among threads."""
-        (slow, _, n), out = self.split(), self.out
-        out.line(f"const int64_t width = {width};")
-        self.starts()
-        count = f"({n} + width - 1) / width"
-        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
-        with out.loop("block", "0", f"{extent(slow)} * ({count})" if slow else count):
-            if slow:
-                out.line(f"const int64_t at = block / ({count});")
-                self.decode(slow, "at")
-            out.line(f"const int64_t from = block{f' % ({count})' if slow else ''} * width;")
-            out.line(f"const int64_t to = at_most(from + width, {n});")
+    def in_blocks(self, width: str) -> None:
+        """The stages of all blocks of so many columns."""
+        self.out.line(f"const int64_t width = {width};")
+        count = f"({extent(self.plan.run)} + width - 1) / width"
+        with self.blocks("width", count, f"({count})"):
             self.stages()
 
     def stages(self) -> None:
@@ -122,8 +114,7 @@ class Columns(Nest):
             with self.plain(sweep.axes):
                 self.folded(sweep.nested, [s], [s])
                 with self.lane():
-                    total = self.part(s, "_total")
-                    self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+                    self.out.line(f"{self.stored(s)} = {in_real(s, self.part(s, '_total'))};")
             return
         folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
         self.folded(sweep.axes, folds, sweep.loops)
@@ -132,9 +123,7 @@ class Columns(Nest):
                 self.declare(s)
             with self.lane():
                 for s in folds:
-                    total = self.part(s, "_total")
-                    cast = "(real)" if s.kind == "sum" else ""
-                    self.out.line(f"{self.local(s.name)}{self.at_column} = {cast}{total};")
+                    self.out.line(f"{self.local(s.name)}{self.at_column} = {in_real(s, self.part(s, '_total'))};")
                     self.kept(s)
 
     def folded(self, axes: tuple[str, ...], folds: Sequence[Loop], loops: Sequence[Loop]) -> None:
@@ -148,8 +137,7 @@ class Columns(Nest):
                 with out.loop(i, "0", n):
                     self.place(loops)
                 return
-            stack.enter_context(out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += ROWS)"))
-            out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {n});")
+            stack.enter_context(out.blocks(i, n, "ROWS"))
             self.begin(folds, "_block")
             with out.loop(i, f"{i}_block", f"{i}_end"):
                 self.place(loops)
@@ -165,7 +153,7 @@ class Columns(Nest):
     def begin(self, folds: Sequence[Loop], suffix: str) -> None:
         """Arrays over the block's columns that loops fold into. Totals of sums have more digits."""
         for s in folds:
-            kind = "double" if suffix == "_total" and s.kind == "sum" else "real"
+            kind = of_total(s) if suffix == "_total" else "real"
             self.out.line(f"{kind} {self.text.name(s.name)}{suffix}[{self.room}];")
         if folds:
             with self.lane():
@@ -185,23 +173,14 @@ class Elements(Nest):
     """All places at once, cut into blocks that threads share, vectors along the last outer axis; nothing is inside."""
 
     def print(self) -> None:
-        slow, fast, n = self.split()
-        out, i = self.out, variable(fast)
+        out = self.out
         loops = [s for stage in self.plan.stages for s in stage.values]
         self.notes(loops)
-        blocks = f"blocks({n})"
-        count = f"{extent(slow)} * {blocks}" if slow else blocks
-        self.starts()
-        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
-        with out.loop("block", "0", count):
-            if slow:
-                out.line(f"const int64_t at = block / {blocks};")
-                self.decode(slow, "at")
-            out.line(f"const int64_t from = block{f' % {blocks}' if slow else ''} * STRETCH;")
-            out.line(f"const int64_t to = at_most(from + STRETCH, {n});")
+        count = f"blocks({extent(self.plan.run)})"
+        with self.blocks("STRETCH", count, count):
             totals = list(self.group.totals)
             clauses = self.accumulators(totals, "_part")
-            with out.loop(i, "from", "to", f"simd{clauses}"):
+            with out.loop(variable(self.group.outer[-1]), "from", "to", f"simd{clauses}"):
                 self.elements(loops, lambda s: self.reduce(s, f"{self.text.name(s.name)}_part"))
             for s in totals:
                 out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.loops.columns import Columns
-from derive.backends.cpu.loops.nests import START, fold
+from derive.backends.cpu.loops.nests import START, fold, in_real, of_total
 from derive.backends.cpu.names import length, variable
 from derive.backends.cpu.schedule.stages import Stage
 from derive.backends.cpu.statements.normal import Loop
@@ -24,8 +24,8 @@ class Lanes(Columns):
     first: bool = False  # whether a row's first lane speaks for all
     known: set[str] = field(default_factory=set)  # what there is one of, and a variable holds
 
-    def blocks(self, width: str) -> None:
-        super().blocks(f"whole_rows({width}, {length(str(self.group.lane))})")
+    def in_blocks(self, width: str) -> None:
+        super().in_blocks(f"whole_rows({width}, {length(str(self.group.lane))})")
 
     def starts(self) -> None:
         """A block says where its rows begin."""
@@ -79,10 +79,10 @@ class Lanes(Columns):
         value, self.first = self.right(s), False
         if s.is_fold:
             total = f"{self.text.name(s.name)}_total"
-            self.out.line(f"{'double' if s.kind == 'sum' else 'real'} {total} = {START[s.kind]};")
+            self.out.line(f"{of_total(s)} {total} = {START[s.kind]};")
             with self.out.loop(variable(lane), "0", length(lane)):
                 self.out.line(fold(s.kind, total, value))
-            value = f"(real){total}" if s.kind == "sum" else total
+            value = in_real(s, total)
         self.out.line(f"const {kind} {self.single(s.name)} = {value};")
         if self.plan.place[s.name] == "memory":
             self.out.line(f"{self.stored(s)} = {self.single(s.name)};")

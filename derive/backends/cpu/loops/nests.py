@@ -60,6 +60,27 @@ class Nest:
         """The outer axes before those that are one in memory, the last one, and how many places it counts through."""
         return self.plan.slow, self.group.outer[-1], extent(self.plan.run)
 
+    @property
+    def team(self) -> str:
+        """How many threads are worth it."""
+        return f"team(threads, {self.work})"
+
+    @contextmanager
+    def blocks(self, size: str, count: str, factor: str) -> Iterator[None]:
+        """So many blocks of places that are one in memory, for each place before those, shared out among threads; the
+        `factor` is their count in a product.
+        """
+        (slow, _, n), out = self.split(), self.out
+        self.starts()
+        out.parallel(self.team)
+        with out.loop("block", "0", f"{extent(slow)} * {factor}" if slow else count):
+            if slow:
+                out.line(f"const int64_t at = block / {factor};")
+                self.decode(slow, "at")
+            out.line(f"const int64_t from = block{f' % {factor}' if slow else ''} * {size};")
+            out.line(f"const int64_t to = at_most(from + {size}, {n});")
+            yield
+
     def starts(self) -> None:
         """The places on the outer axes that the last of them counts on with."""
         slow, *_ = self.split()
@@ -234,6 +255,16 @@ def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> N
         tail = extent(axes[k + 1 :])
         whole = at if tail == "1" else f"{at} / ({tail})" if " * " in tail else f"{at} / {tail}"
         out.line(f"{'const ' if stays else ''}int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
+
+
+def of_total(s: Loop) -> str:
+    """The type of what a fold's parts are put together in: sums have more digits there."""
+    return "double" if s.kind == "sum" else "real"
+
+
+def in_real(s: Loop, total: str) -> str:
+    """A total as an element."""
+    return f"(real){total}" if s.kind == "sum" else total
 
 
 def fold(kind: str, into: str, value: str) -> str:

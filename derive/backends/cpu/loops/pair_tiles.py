@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from derive.backends.cpu.loops.nests import START, Nest, decode, fold
+from derive.backends.cpu.loops.nests import START, Nest, decode, fold, in_real, of_total
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.statements.normal import Loop
@@ -78,7 +78,7 @@ class PairTiles(Nest):
         out.line(f"const int64_t slices = ({length(self.lane)} + TILE_COLUMNS - 1) / TILE_COLUMNS;")
         out.line(f"const int64_t heaps = ({length(self.row)} + TILE_ROWS - 1) / TILE_ROWS;")
         out.line(f"const int64_t shares = {every} < 4 * threads ? at_most(threads, heaps) : 1;")
-        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
+        out.parallel(self.team)
         with out.loop("task", "0", f"{every} * shares"):
             out.line("const int64_t share = task % shares, slice = task / shares % slices;")
             if slow:
@@ -126,10 +126,8 @@ class PairTiles(Nest):
         out, k = self.out, variable(self.over)
         self.wide()
         for s in self.folds:
-            kind = "double" if s.kind == "sum" else "real"
-            self.begin(s, "total", kind)
-        with out.block(f"for (int64_t {k}_block = 0; {k}_block < {length(self.over)}; {k}_block += STEPS)"):
-            out.line(f"const int64_t {k}_end = at_most({k}_block + STEPS, {length(self.over)});")
+            self.begin(s, "total", of_total(s))
+        with out.blocks(k, length(self.over), "STEPS"):
             for s in self.folds:
                 self.begin(s, "block", "real")
             with out.loop(k, f"{k}_block", f"{k}_end"):
@@ -201,9 +199,8 @@ class PairTiles(Nest):
         """What has been folded, and what is made of it."""
         with self.places():
             for s in self.folds:
-                cast = "(real)" if s.kind == "sum" else ""
-                total = f"{cast}{self.text.name(s.name)}_total[row * TILE_COLUMNS + lane]"
-                self.out.line(f"const real {self.local(s.name)} = {total};")
+                total = f"{self.text.name(s.name)}_total[row * TILE_COLUMNS + lane]"
+                self.out.line(f"const real {self.local(s.name)} = {in_real(s, total)};")
                 if self.plan.place[s.name] == "memory":
                     self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
                     self.here.add(s.name)

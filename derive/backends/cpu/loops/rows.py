@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 
-from derive.backends.cpu.loops.nests import START, Nest, decode, fold, in_vectors
+from derive.backends.cpu.loops.nests import START, Nest, decode, fold, in_real, in_vectors, of_total
 from derive.backends.cpu.loops.windows import Blocks, Planes, plane
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule import ways
@@ -63,7 +63,7 @@ class Rows(Nest):
         if not outer:
             self.body()
             return
-        team = f"num_threads(team(threads, {self.work}))"
+        team = f"num_threads({self.team})"
         with ExitStack() as stack:
             if buffers:
                 out.line(f"#pragma omp parallel {team}")
@@ -241,8 +241,7 @@ class Rows(Nest):
             with self.plain(tuple(slow)):
                 self.vectors(fast, length(fast), folds, sweep)
             for s in partial:
-                total = f"{self.text.name(s.name)}_total"
-                self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+                self.out.line(f"{self.stored(s)} = {in_real(s, f'{self.text.name(s.name)}_total')};")
         for s in whole:
             self.finish(s)
 
@@ -278,8 +277,7 @@ class Rows(Nest):
             self.start([s])
             with self.plain(tuple(slow)):
                 self.vectors(fast, length(fast), [s], sweep.inside)
-            total = f"{self.text.name(s.name)}_total"
-            self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+            self.out.line(f"{self.stored(s)} = {in_real(s, f'{self.text.name(s.name)}_total')};")
 
     def _across(self, sweep: Sweep) -> None:
         """Neighbouring values at once, in arrays: sums of ROWS places each, added to totals in double precision."""
@@ -288,32 +286,27 @@ class Rows(Nest):
         *outer, fast = sweep.nested
         i, j, out, name = variable(lane), variable(fast), self.out, self.text.name(s.name)
         total, block = (f"{name}_{part}[{i} - {i}_from]" for part in ("total", "block"))
-        span = f"for (int64_t {i}_from = 0; {i}_from < {length(lane)}; {i}_from += SPAN)"
-        rows = f"for (int64_t {j}_block = 0; {j}_block < {length(fast)}; {j}_block += ROWS)"
-        with self.plain(tuple(slow)), out.block(span):
-            out.line(f"const int64_t {i}_to = at_most({i}_from + SPAN, {length(lane)});")
+        with self.plain(tuple(slow)), out.blocks(i, length(lane), "SPAN", "from", "to"):
 
             def each(line: str) -> None:
                 with out.loop(i, f"{i}_from", f"{i}_to", "simd"):
                     out.line(line)
 
-            out.line(f"{'double' if s.kind == 'sum' else 'real'} {name}_total[SPAN];")
+            out.line(f"{of_total(s)} {name}_total[SPAN];")
             out.line(f"real {name}_block[SPAN];")
             each(f"{total} = {START[s.kind]};")
-            with self.plain(tuple(outer)), out.block(rows):
-                out.line(f"const int64_t {j}_end = at_most({j}_block + ROWS, {length(fast)});")
+            with self.plain(tuple(outer)), out.blocks(j, length(fast), "ROWS"):
                 each(f"{block} = {START[s.kind]};")
                 with out.loop(j, f"{j}_block", f"{j}_end"):
                     each(fold(s.kind, block, self.text.real(s.value)))
                 each(fold(s.kind, total, block))
-            each(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+            each(f"{self.stored(s)} = {in_real(s, total)};")
 
     # --- the innermost loop: whole vectors, of which the last overlaps the one before ---------------------------
 
     def start(self, folds: Sequence[Loop]) -> None:
         for s in folds:
-            kind = "double" if s.kind == "sum" else "real"
-            self.out.line(f"{kind} {self.text.name(s.name)}_total = {START[s.kind]};")
+            self.out.line(f"{of_total(s)} {self.text.name(s.name)}_total = {START[s.kind]};")
 
     def vectors(self, fast: str, n: str, folds: Sequence[Loop], sweep: Sweep, in_steps: bool = False) -> None:
         """The innermost loop over so many places, in blocks where it sums; GCC takes places that lie apart in memory,
@@ -326,8 +319,7 @@ class Rows(Nest):
             start, stop = "0", n
             if any(s.kind == "sum" for s in folds):
                 size = width.block if in_lanes else ONE.block
-                stack.enter_context(out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += {size})"))
-                out.line(f"const int64_t {i}_end = at_most({i}_block + {size}, {n});")
+                stack.enter_context(out.blocks(i, n, size))
                 start, stop = f"{i}_block", f"{i}_end"
             elif folds:
                 stack.enter_context(out.block(""))
@@ -387,9 +379,7 @@ class Rows(Nest):
 
     def finish(self, s: Loop) -> None:
         """A fold is complete: its value, in memory too where that is wanted."""
-        total = f"{self.text.name(s.name)}_total"
-        value = f"(real){total}" if s.kind == "sum" else total
-        self.out.line(f"const real {self.local(s.name)} = {value};")
+        self.out.line(f"const real {self.local(s.name)} = {in_real(s, f'{self.text.name(s.name)}_total')};")
         if self.plan.place[s.name] != "value":
             self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
             self.here.add(s.name)

@@ -49,13 +49,12 @@ class ShortRows(Columns):
 
     def print(self) -> None:
         if not self.way.abreast:
-            self.blocks("BUNDLE")
+            self.in_blocks("BUNDLE")
             return
         (slow, _, n), out = self.split(), self.out
         row = slow[-1:] if self.way.abreast > 1 else ()
         self.starts()
-        team = f"num_threads(team(threads, {self.work}))"
-        out.line(f"#pragma omp parallel for {team} collapse({len(slow) + 1}) schedule(static)")
+        out.parallel(self.team, len(slow) + 1)
         with self.plain(slow[: len(slow) - len(row)]), ExitStack() as stack:
             for a in row:
                 blocks = f"({length(a)} + {ROWS_ABREAST - 1}) / {ROWS_ABREAST}"

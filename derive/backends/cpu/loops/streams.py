@@ -27,7 +27,7 @@ class Streams(Columns):
 
     def print(self) -> None:
         self.out.line(f"const int64_t width = columns({self.count}, 1);")
-        self.out.line(f"#pragma omp parallel num_threads(team(threads, {self.work}))")
+        self.out.line(f"#pragma omp parallel num_threads({self.team})")
         with self.out.block(""):
             folded: list[tuple[Sweep, Loop]] = []
             for stage in self.plan.stages:

@@ -102,9 +102,7 @@ class Blocks:
         *outer, row = slow
         i, out, name = variable(row), self.nest.out, self.nest.text.name(s.name)
         several, at = f"[{_FEW}]" * len(last), _at(last)
-        rows = out.block(f"for (int64_t {i}_block = 0; {i}_block < {length(row)}; {i}_block += ROWS)")
-        with self.nest.plain(tuple(outer)), overlapping(out, length(fast)), rows:
-            out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {length(row)});")
+        with self.nest.plain(tuple(outer)), overlapping(out, length(fast)), out.blocks(i, length(row), "ROWS"):
             out.line(f"real {name}_block{several}[LANES] = {{0}};")
             with out.loop(i, f"{i}_block", f"{i}_end"), self._neighbours(last):
                 self._places(last)

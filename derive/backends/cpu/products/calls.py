@@ -38,7 +38,7 @@ def print_product(p: Product, form: Normal, out: Writer, scratch: Scratch, adds:
         return
     count = extent(p.batch)
     together = f"batch_team(threads, {count})"
-    out.line(f"#pragma omp parallel for num_threads({together}) schedule(static)")
+    out.parallel(together)
     with out.loop("at", "0", count):
         decode(out, p.batch, "at")
         out.line(call.format(f"threads / {together}"))
@@ -138,7 +138,7 @@ def print_windowed(p: Product, form: Normal, out: Writer, scratch: Scratch, adds
     count, together = extent(p.batch), _team(p)
     with ExitStack() as stack:
         if p.batch:
-            out.line(f"#pragma omp parallel for num_threads({together}) schedule(static)")
+            out.parallel(together)
             stack.enter_context(out.loop("at", "0", count))
             decode(out, p.batch, "at")
         if p.start is not None:

@@ -130,8 +130,7 @@ class Tiles:
         parallel = self.tasks != "1"
         if parallel:
             uneven = self.tile.reach is not None and not chain.sums
-            kind = "dynamic" if uneven else "static"
-            out.line(f"#pragma omp parallel for num_threads({h}_team) schedule({kind})")
+            out.parallel(f"{h}_team", kind="dynamic" if uneven else "static")
         with ExitStack() as stack:
             if parallel:
                 stack.enter_context(out.loop("at", "0", self.tasks))

@@ -143,7 +143,7 @@ def _written_through(loop: Loop, form: Normal) -> None:
 def with_folds_spread(form: Normal) -> None:
     """A fold that is one value all along an axis of its tensor is taken once, and written to every place there.
 
-    In `y[n, m, d] = sum(x[n, k] * w[k, d], over=k)` the sum would be taken anew for every `m`, and be no matrix product.
+    In `y[n, m, d] = sum(x[n, k] * w[k, d], over=k)` it would be taken anew for every `m`, and be no matrix product.
     """
     form.loops = [x for loop in form.loops for x in _spread(loop, form)]
 
