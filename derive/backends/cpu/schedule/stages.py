@@ -7,7 +7,7 @@ folds is known from stage k + 1 on. Loops of a stage over the same inner axes sh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from derive.backends.cpu.schedule.contiguous import as_one, in_memory_order
@@ -106,19 +106,22 @@ def rows_first(group: Group, normal: Normal) -> Group:
 def planned(group: Group, normal: Normal, outside: frozenset[str]) -> Plan:
     """Stages and places of a group; `outside` names what later steps read or the program returns."""
     group = invariants_first(group, normal)
-    work = _Work(group)
+    shared, spots = _shared_sweeps(group), list[_Spot]()
     for loop in group.loops:
-        work.put(loop)
-    work.part_alone()
-    place = {s.name: _place(s.name, work, outside) for s in group.loops}
+        spots.append(_spot(loop, group, shared, list(zip(spots, group.loops, strict=False))))
+    together: dict[_Spot, list[Loop]] = {}
+    for spot, loop in zip(spots, group.loops, strict=True):
+        together.setdefault(spot, []).append(loop)
+    sweeps = {spot: _sweep(spot, loops, shared, normal) for spot, loops in together.items() if spot.axes}
+    stages = []
+    for k in range(1 + max((spot.stage for spot in spots), default=-1)):
+        values = (s for spot, s in zip(spots, group.loops, strict=True) if spot.stage == k and not spot.axes)
+        own = (sweep for spot, sweep in sweeps.items() if spot.stage == k)
+        stages.append(Stage(tuple(values), tuple(sorted(own, key=lambda s: s.ordered))))
+    found = [(s, sweeps.get(spot)) for spot, s in zip(spots, group.loops, strict=True)]
+    place = {s.name: _place(s.name, group, found, outside) for s in group.loops}
     run = group.outer if as_one(group.outer, group.loops, normal) else group.outer[-1:]
-    return Plan(group, tuple(_stage(s, normal) for s in work.stages), place, run)
-
-
-def _stage(stage: _Stage, normal: Normal) -> Stage:
-    found = [Sweep(s.axes, tuple(s.loops), s.nested, s.ordered, s.first) for s in stage.sweeps]
-    sweeps = (replace(s, axes=_in_order(s, normal), nested=_in_order(s.inside, normal)) for s in found)
-    return Stage(tuple(stage.values), tuple(sorted(sweeps, key=lambda s: s.ordered)))
+    return Plan(group, tuple(stages), place, run)
 
 
 def _in_order(sweep: Sweep, normal: Normal) -> tuple[str, ...]:
@@ -153,95 +156,58 @@ def _row_first(loop: Loop, group: Group, normal: Normal) -> list[Loop]:
     return [own, replace(loop, value=Read(name, slots), over=group.outer)]
 
 
-@dataclass
-class _Sweep:
-    """A sweep that loops still join, its axes in any order."""
+@dataclass(frozen=True)
+class _Spot:
+    """Where a loop stands: in a stage, in the sweep over these axes, or none; a nested fold has one of its own."""
 
-    axes: tuple[str, ...]
-    loops: list[Loop]
+    stage: int
+    axes: frozenset[str]
     nested: tuple[str, ...]
     ordered: bool
-    first: int
+    alone: int  # the number of a nested fold
+
+    @property
+    def is_shared(self) -> bool:
+        return not (self.nested or self.ordered)
 
 
-@dataclass
-class _Stage:
-    values: list[Loop] = field(default_factory=list)
-    sweeps: list[_Sweep] = field(default_factory=list)
+def _spot(loop: Loop, group: Group, shared: _Shared, before: list[tuple[_Spot, Loop]]) -> _Spot:
+    """The first stage after all that a loop reads, or changes that others read; after all parts of that."""
+    free, over = (tuple(a for a in axes if a not in group.outer) for axes in (loop.free, loop.over))
+    total = group.is_total(loop)
+    nested = loop.over if loop.is_fold and not total and free else ()
+    axes = free if nested or not loop.is_fold or total else over
+    order, first = shared.get(frozenset((*free, *nested)), ((), 0))
+    if nested and set(order[:first]) == set(free):
+        axes, nested = order, ()
+    own, changing = frozenset(axes), {loop.name} if loop.changes else set[str]()
+    stage = max((at.stage + 1 for at, s in before if changing & {r.name for r in s.reads()}), default=0)
+    for r in (*loop.reads(), *(Read(name, loop.slots) for name in changing)):
+        for at, s in before:
+            beside = at.axes == own and not nested and at.is_shared and s.kind == "set" and r.index == s.slots
+            if s.name == r.name:
+                stage = max(stage, at.stage if beside or not at.axes else at.stage + 1)
+    ordered = loop.changes and not _injective(loop.slots, axes)
+    return _Spot(stage, own, nested, ordered, len(before) if nested else 0)
 
 
-class _Work:
-    def __init__(self, group: Group):
-        self.group = group
-        self.stages: list[_Stage] = []
-        self.writes: dict[str, list[tuple[int, _Sweep | None, Loop]]] = {}  # stage, place (None: a value)
-        self.readers: dict[str, list[tuple[_Sweep | None, Read]]] = {}
-        self.read_at: dict[str, int] = {}
-        self.shared = _shared_sweeps(group)
-
-    def put(self, loop: Loop) -> None:
-        free = tuple(a for a in loop.free if a not in self.group.outer)
-        total = self.group.is_total(loop)
-        nested = tuple(loop.over) if loop.is_fold and not total and free else ()
-        shared = self.shared.get(frozenset((*free, *nested)))
-        axes = free if nested or not loop.is_fold or total else tuple(a for a in loop.over if a not in self.group.outer)
-        if nested and shared and set(shared[0][: shared[1]]) == set(free):
-            axes, nested = shared[0], ()
-        ordered = loop.changes and not _injective(loop.slots, axes)
-        k = max([self._after(r, axes, bool(nested)) for r in self._needs(loop)], default=0)
-        if loop.changes:
-            k = max(k, self.read_at.get(loop.name, -1) + 1)
-        sweep = None
-        if axes:
-            sweep = self._sweep(k, axes, nested, ordered)
-            sweep.loops.append(loop)
-        else:
-            self._stage(k).values.append(loop)
-        self.writes.setdefault(loop.name, []).append((k, sweep, loop))
-        for r in loop.reads():
-            self.readers.setdefault(r.name, []).append((sweep, r))
-            self.read_at[r.name] = max(k, self.read_at.get(r.name, -1))
-
-    def _needs(self, loop: Loop) -> list[Read]:
-        own = [Read(loop.name, loop.slots)] if loop.changes else []
-        return [r for r in (*loop.reads(), *own) if r.name in self.writes]
-
-    def _after(self, r: Read, axes: tuple[str, ...], nested: bool) -> int:
-        """The first stage that may read: after every part, which may be written in any order."""
-        return max(self._after_one(r, axes, nested, *write) for write in self.writes[r.name])
-
-    def _after_one(self, r: Read, axes: tuple[str, ...], nested: bool, k: int, sweep: _Sweep | None, loop: Loop) -> int:
-        if sweep is None:
-            return k
-        together = set(sweep.axes) == set(axes) and not nested and not sweep.nested and not sweep.ordered
-        return k if together and loop.kind == "set" and r.index == loop.slots else k + 1
-
-    def _stage(self, k: int) -> _Stage:
-        while len(self.stages) <= k:
-            self.stages.append(_Stage())
-        return self.stages[k]
-
-    def _sweep(self, k: int, axes: tuple[str, ...], nested: tuple[str, ...], ordered: bool) -> _Sweep:
-        stage = self._stage(k)
-        for s in stage.sweeps:
-            if set(s.axes) == set(axes) and not (nested or s.nested) and s.ordered == ordered:
-                return s
-        in_order, first = self.shared.get(frozenset(axes), (axes, 0)) if not nested and not ordered else (axes, 0)
-        stage.sweeps.append(_Sweep(in_order, [], nested, ordered, first))
-        return stage.sweeps[-1]
-
-    def part_alone(self) -> None:
-        """Sweeps of one fold over the last axes, with nothing beside it, and sweeps without such."""
-        for sweep in (x for stage in self.stages for x in stage.sweeps):
-            whole = Sweep(sweep.axes, (), first=sweep.first)
-            partial = list(filter(whole.is_partial, sweep.loops))
-            if partial and len(sweep.loops) == 1:
-                sweep.axes, sweep.nested = sweep.axes[: sweep.first], sweep.axes[sweep.first :]
-            if not partial or sweep.nested:
-                sweep.first = 0
+def _sweep(spot: _Spot, loops: list[Loop], shared: _Shared, normal: Normal) -> Sweep:
+    """A sweep, its axes in order; one fold over the last of them with nothing beside it is nested."""
+    order, first = shared.get(spot.axes, ((), 0)) if spot.is_shared else ((), 0)
+    sweep = Sweep(order or tuple(sorted(spot.axes)), tuple(loops), spot.nested, spot.ordered, first)
+    partial = list(filter(sweep.is_partial, loops))
+    if partial and len(loops) == 1:
+        sweep = replace(sweep, axes=order[:first], nested=order[first:])
+    if not partial or sweep.nested:
+        sweep = replace(sweep, first=0)
+    return replace(sweep, axes=_in_order(sweep, normal), nested=_in_order(sweep.inside, normal))
 
 
-def _shared_sweeps(group: Group) -> dict[frozenset[str], tuple[tuple[str, ...], int]]:
+_Shared = Mapping[frozenset[str], tuple[tuple[str, ...], int]]
+"""Axes in the order of memory, and how many of the first a fold has values for, by their set."""
+
+
+def _shared_sweeps(group: Group) -> _Shared:
     """Inner axes in the order of memory, where some loops of rows fold over the last for every value of the first."""
     over: dict[frozenset[str], list[Loop]] = {}
     for s in group.loops if group.lane is None else ():
@@ -263,24 +229,21 @@ def _injective(slots: tuple[Index, ...], axes: tuple[str, ...]) -> bool:
     return any(i == axes[-1] or (isinstance(i, Merged | Window) and axes[-1] in index_axes(i)) for i in slots)
 
 
-def _place(name: str, work: _Work, outside: frozenset[str]) -> str:
-    loops = [s for s in work.group.loops if s.name == name]
-    loop, group = loops[-1], work.group
+def _place(name: str, group: Group, found: list[tuple[Loop, Sweep | None]], outside: frozenset[str]) -> str:
+    """Where a tensor lives; loops are given with their sweeps."""
+    *others, (loop, sweep) = [x for x in found if x[0].name == name]
     if name in outside or group.is_total(loop):
         return "memory"
-    inner = [a for a in loop.free if a not in group.outer]
-    if not inner and len(loops) == 1 and not loop.changes:
+    inner = set(loop.free) - set(group.outer)
+    if not inner and not others and not loop.changes:
         return "value"
     kept = "memory" if group.lane is not None and not group.short else "buffer"
-    if len(loops) > 1 or loop.kind != "set":
+    if others or loop.kind != "set":
         return kept
-    readers = work.readers.get(name, [])
-    _, sweep, _ = work.writes[name][-1]
-    if any(r.index != loop.slots or s is None or set(s.axes) != set(inner) or s.nested for s, r in readers):
+    readers = [(x, r) for s, x in found for r in s.reads() if r.name == name]
+    if any(r.index != loop.slots or x is None or set(x.axes) != inner or x.nested for x, r in readers):
         return kept
-    if all(s is sweep for s, _ in readers) or is_cheap(loop.value):
-        return "element"
-    return kept
+    return "element" if all(x is sweep for x, _ in readers) or is_cheap(loop.value) else kept
 
 
 def is_cheap(node: Node) -> bool:
