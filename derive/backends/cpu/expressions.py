@@ -85,8 +85,8 @@ class Expressions:
         if isinstance(node, SizeOf):
             return Text(f"(double){length(node.axis)}", _UNARY, "number")
         if isinstance(node, AxisValue):
-            counted = self.normal.places.get(node.axis)
-            return Text(counted, _SUM, "int") if counted else Text(variable(node.axis), kind="int")
+            start, here = self.normal.places.get(node.axis), variable(node.axis)
+            return Text(f"{start} + {here}", _SUM, "int") if start else Text(here, kind="int")
         if isinstance(node, Call):
             return self.call(node)
         raise Unsupported(f"{type(node).__name__.lower()} inside an expression")

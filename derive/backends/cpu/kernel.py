@@ -9,14 +9,12 @@ from itertools import groupby
 from types import MappingProxyType
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.forms import Scratch, print_pass, read_by
-from derive.backends.cpu.loops.running import print_running
+from derive.backends.cpu.loops.steps import fill, print_step, take
+from derive.backends.cpu.loops.tiles import Tiles
 from derive.backends.cpu.names import in_ascii, length
-from derive.backends.cpu.products.calls import print_product
-from derive.backends.cpu.products.chains import Step, chained, names_written
+from derive.backends.cpu.products.chains import Step, chained, names_read, names_written
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.products.matrices import Product
-from derive.backends.cpu.products.tiles import Tiles
 from derive.backends.cpu.products.updates import with_updates
 from derive.backends.cpu.schedule.again import made_again
 from derive.backends.cpu.schedule.groups import grouped
@@ -30,7 +28,7 @@ from derive.backends.cpu.statements.related import with_related
 from derive.backends.cpu.statements.rounded import with_rounded_products
 from derive.backends.cpu.statements.scales import with_decimals, with_scales
 from derive.backends.cpu.statements.views import with_folds_spread, without_views
-from derive.backends.cpu.writer import Writer, in_rows
+from derive.backends.cpu.writer import Scratch, Writer, in_rows
 from derive.contract.masked_sums import with_masked_products
 from derive.facts.lengths.nominal import ALIKE, Nominal
 from derive.ir.nodes.liveness import Results
@@ -82,7 +80,7 @@ def kernel(
     text = Expressions(form)
     for p in places:
         scratch.take("int64_t", text.name(p.name), text.memory(form.dims[p.name]))
-        p.fill(form, first)
+        fill(p, form, first)
     symbol = in_ascii(name)
     printed = _Steps(symbol, schedule, form, outputs, out, scratch, flags)
     printed.print()
@@ -103,7 +101,7 @@ def kernel(
     sizes = {n: text.count(form.dims[n]) for n in outputs if form.dims[n]}
     taken = ((n, f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});") for n, size in sizes.items())
     fresh = [f"if ({needed}) {call}" if (needed := printed.needed([n])) else call for n, call in taken]
-    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(printed.flat)]
+    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in _read_by(printed.flat)]
     checks += printed.before
     fresh = [*(f"    {x}" for x in held), *first.lines, *(f"    {x}" for x in (*filled, *fresh))]
     source = "\n\n".join([*printed.functions, _function(symbol, params, checks, fresh, scratch, out)])
@@ -154,35 +152,29 @@ class _Steps:
             self.out.line()
             if isinstance(step, Tiled):
                 self._tiles(step)
-            elif isinstance(step, Pass):
-                print_pass(step.ways, self.form, self.out, self.scratch, self.outputs)
             else:
-                self._take(step.name)
-                if isinstance(step, Product):
-                    print_product(step, self.form, self.out, self.scratch, "true" if step.adds else "")
-                else:
-                    print_running(step, self.form, self.out)
-
-    def _take(self, name: str) -> None:
-        text = Expressions(self.form)
-        if name not in self.outputs and name not in dict(self.form.program.given):
-            self.scratch.take(self.form.type(name), text.name(name), text.memory(self.form.dims[name]))
+                print_step(step, self.form, self.out, self.scratch, self.outputs)
 
     def _tiles(self, step: Tiled) -> None:
         number = len(self.functions)
         tiles = Tiles(step, self.form, f"{self.name}_tile{f'_{number + 1}' if number else ''}", all_axes(self.form))
         self.functions.append(tiles.function())
         for v in tiles.given:
-            self._take(v.tensor)
+            take(v.tensor, self.form, self.scratch, self.outputs)
         self.before += tiles.before()
         tiles.take(self.scratch)
         tiles.print(self.out)
 
 
+def _read_by(steps: Iterable[Step]) -> set[str]:
+    """The tensors that steps read."""
+    return set().union(*map(names_read, steps))
+
+
 def _live(steps: list[tuple[Step, ...]], returns: tuple[str, ...]) -> dict[str, Results]:
     """For which results each tensor is computed: of what runs together, all of them."""
     written = [{n for x in s for n in names_written(x)} for s in steps]
-    read = [read_by(s) for s in steps]
+    read = [_read_by(s) for s in steps]
     live: dict[str, Results] = dict.fromkeys(set().union(*written, *read, returns), frozenset())
     for k, name in enumerate(returns):
         live[name] |= {k}

@@ -125,7 +125,7 @@ class Normal:
     taken: set[str] = field(default_factory=set)
     integers: frozenset[str] = frozenset()  # inputs whose elements are indices
     numbers: tuple[str, ...] = ()  # inputs of one real number that stays as it is: a variable holds each
-    places: Mapping[str, str] = field(default_factory=dict)  # of axes, where loops do not count them
+    places: Mapping[str, str] = field(default_factory=dict)  # where loops begin along axes, if not at 0
     starts: frozenset[str] = frozenset()  # variables from which loops count such places
     nominal: Nominal = ALIKE  # how long axes may be taken to be
     joined: dict[str, tuple[str, str]] = field(default_factory=dict)  # axes that are two others, the first slower

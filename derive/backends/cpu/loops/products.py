@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.forms import Scratch
 from derive.backends.cpu.loops.nests import decode
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.products.matrices import Matrix, Phase, Product, Wide
 from derive.backends.cpu.statements.normal import Normal
-from derive.backends.cpu.writer import Count, Writer
+from derive.backends.cpu.writer import Count, Scratch, Writer
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.program import Index, Merged, Node, Place, Read, Window
 
@@ -30,18 +29,16 @@ def print_product(p: Product, form: Normal, out: Writer, scratch: Scratch, adds:
     b = _side(p.b, p.inner, p.columns, p.batch, text)
     c = _side(p.out, p.rows, p.columns, p.batch, text)
     sizes = f"{extent(p.rows)}, {extent(p.columns)}, {extent(p.inner)}"
-    call = f"product({a}, {b}, {c}, {sizes}, {alpha}, {{}});"
-    if adds:
-        call = f"sum_of_products({a}, {b}, {c}, {sizes}, {alpha}, {adds}, {{}});"
+    call = f"{'sum_of_products' if adds else 'product'}({a}, {b}, {c}, {sizes}, {alpha}{f', {adds}' if adds else ''}"
     if not p.batch:
-        out.line(call.format("threads"))
+        out.line(f"{call}, threads);")
         return
     count = extent(p.batch)
     together = f"batch_team(threads, {count})"
     out.parallel(together)
     with out.loop("at", "0", count):
         decode(out, p.batch, "at")
-        out.line(call.format(f"threads / {together}"))
+        out.line(f"{call}, threads / {together});")
 
 
 def _side(m: Matrix, rows: tuple[str, ...], columns: tuple[str, ...], batch: tuple[str, ...], text: Expressions) -> str:
