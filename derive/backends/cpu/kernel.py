@@ -12,14 +12,13 @@ from derive.backends.cpu.expressions import Expressions
 from derive.backends.cpu.loops.steps import fill, print_step, take
 from derive.backends.cpu.loops.tiles import Tiles
 from derive.backends.cpu.names import in_ascii, length
-from derive.backends.cpu.products.chains import Step, chained, names_read, names_written
+from derive.backends.cpu.products.chains import Step, chained, names_read, names_written, with_updates
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.products.matrices import Product
-from derive.backends.cpu.products.updates import with_updates
 from derive.backends.cpu.schedule.again import made_again
+from derive.backends.cpu.schedule.early import costly_first
 from derive.backends.cpu.schedule.groups import grouped
 from derive.backends.cpu.schedule.schedule import Pass, Schedule, Tiled, scheduled, together
-from derive.backends.cpu.statements.costly import costly_first
 from derive.backends.cpu.statements.masked import with_masks_last, without_infinite_own_pairs
 from derive.backends.cpu.statements.neighbours import join_neighbours
 from derive.backends.cpu.statements.normal import Normal, Running, normal

@@ -22,9 +22,8 @@ from derive.backends.cpu.loops.nests import START, Nest, decode, fold, in_real, 
 from derive.backends.cpu.loops.windows import Blocks, Planes, plane
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule import ways
-from derive.backends.cpu.schedule.contiguous import as_one, in_memory_order
 from derive.backends.cpu.schedule.stages import Sweep
-from derive.backends.cpu.statements.normal import CHANGES, Loop
+from derive.backends.cpu.statements.normal import CHANGES, Loop, as_one, in_memory_order
 from derive.backends.cpu.work import calls, is_heavy
 from derive.backends.cpu.writer import Count
 from derive.ir.program import Read

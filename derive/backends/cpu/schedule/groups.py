@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from derive.backends.cpu.products.matrices import Product, Step
-from derive.backends.cpu.schedule.contiguous import as_one
-from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported
+from derive.backends.cpu.statements.normal import Loop, Normal, Running, Unsupported, as_one
 from derive.backends.cpu.work import calls, is_heavy
 from derive.decisions import NOMINAL
 from derive.ir.nodes.other_axes import plain_by_axes, with_axes

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from derive.backends.cpu.schedule.contiguous import as_one
 from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.schedule.stages import Plan, planned
-from derive.backends.cpu.statements.normal import FOLDS, Loop, Normal
+from derive.backends.cpu.statements.normal import FOLDS, Loop, Normal, as_one
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import axes_along
 from derive.ir.program import Read

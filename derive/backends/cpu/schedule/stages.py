@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from derive.backends.cpu.schedule.contiguous import as_one, in_memory_order
 from derive.backends.cpu.schedule.early import invariants_first
 from derive.backends.cpu.schedule.groups import Group
-from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.statements.normal import Loop, Normal, as_one, in_memory_order
 from derive.backends.cpu.work import calls, is_heavy
 from derive.ir.nodes.walking import index_axes, walk
 from derive.ir.program import Index, Merged, Node, Read, Window

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from derive.backends.cpu.schedule.contiguous import as_one
 from derive.backends.cpu.schedule.groups import Group, memories
 from derive.backends.cpu.schedule.lanes import lanes_form
 from derive.backends.cpu.schedule.pair_tiles import pair_tiles
 from derive.backends.cpu.schedule.stages import Plan, Sweep, planned, rows_first
-from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.statements.normal import Loop, Normal, as_one
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes
 from derive.ir.program import Index, Merged, Read, Window
