@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
@@ -128,16 +129,19 @@ class _Steps:
 
     def print(self) -> None:
         """Every step, those under an `if` that not all results need."""
-        def needed_for(step: Pass | Tiled | Product | Running) -> str:
-            return self.needed(n for x in together(step) for n in names_written(x))
-
-        for needed, steps in groupby(self.schedule.steps, needed_for):
+        for needed, steps in groupby(self.schedule.steps, self._needed_for):
             if needed:
                 self.out.line()
-                with self.out.block(f"if ({needed})"):
-                    self._print(steps)
-            else:
-                self._print(steps)
+            with self.out.block(f"if ({needed})") if needed else nullcontext():
+                for step in steps:
+                    self.out.line()
+                    if isinstance(step, Tiled):
+                        self._tiles(step)
+                    else:
+                        print_step(step, self.form, self.out, self.scratch, self.outputs)
+
+    def _needed_for(self, step: Pass | Tiled | Product | Running) -> str:
+        return self.needed(n for x in together(step) for n in names_written(x))
 
     def needed(self, names: Iterable[str]) -> str:
         """Whether a result is needed that one of these tensors is for, as code; nothing where one always is."""
@@ -145,14 +149,6 @@ class _Steps:
         flags = [self.flags[k] for k in results] if self.flags else []
         text = Expressions(self.form)
         return "" if not all(flags) or len(flags) == len(self.flags) else " || ".join(map(text.name, flags))
-
-    def _print(self, steps: Iterable[Pass | Tiled | Product | Running]) -> None:
-        for step in steps:
-            self.out.line()
-            if isinstance(step, Tiled):
-                self._tiles(step)
-            else:
-                print_step(step, self.form, self.out, self.scratch, self.outputs)
 
     def _tiles(self, step: Tiled) -> None:
         number = len(self.functions)

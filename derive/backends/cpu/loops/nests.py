@@ -76,7 +76,7 @@ class Nest:
         with out.loop("block", "0", f"{extent(slow)} * {factor}" if slow else count):
             if slow:
                 out.line(f"const int64_t at = block / {factor};")
-                self.decode(slow, "at")
+                decode(out, slow, "at")
             out.line(f"const int64_t from = block{f' % {factor}' if slow else ''} * {size};")
             out.line(f"const int64_t to = at_most(from + {size}, {n});")
             yield
@@ -244,9 +244,6 @@ class Nest:
                 self.indices[i] = name
             yield
             self.indices.clear()
-
-    def decode(self, axes: tuple[str, ...], at: str) -> None:
-        decode(self.out, axes, at)
 
 
 def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> None:

@@ -7,11 +7,11 @@ begins. Short columns stay in the cache for all sweeps, a block at a time: for t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from derive.backends.cpu.loops.columns import Columns
-from derive.backends.cpu.loops.nests import MERGE, fold
+from derive.backends.cpu.loops.nests import MERGE, decode, fold
 from derive.backends.cpu.names import extent, length, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.stages import Sweep
@@ -86,41 +86,30 @@ class Streams(Columns):
                         into, value = self.kept_in(s), self.right(s)
                         out.line(fold(CHANGES[s.kind], into, value) if s.changes else f"{into} = {value};")
 
-    @contextmanager
-    def rows(self, sweep: Sweep, folds: Sequence[Loop]) -> Iterator[None]:
-        """A thread's rows of a sweep, a block of columns at a time."""
-        out, axes = self.out, sweep.axes
+    def sweep(self, sweep: Sweep) -> None:
+        """A thread's rows, a block of columns at a time, or a column after another."""
+        out, axes, folds = self.out, sweep.axes, [s for s in sweep.loops if s.is_fold]
         rows, across = extent(axes), f"column_blocks({self.count})"
+        ends = (f"first_of_piece(piece, {rows})", f"first_of_piece(piece + 1, {rows})")
         out.line("#pragma omp for schedule(static)")
+        if self.way.narrow:
+            with out.loop("piece", "0", f"pieces({rows})"), self.plain(self.group.outer):
+                with out.loop(variable(axes[0]), *ends, f"simd{self.accumulators(folds, '_block')}"):
+                    self.elements(sweep.loops, lambda s: self.reduce(s, f"{self.text.name(s.name)}_block"))
+                for s in folds:
+                    out.line(f"{self.piece(s)} = {self.accumulated(s, '_block')};")
+            return
         with out.loop("task", "0", f"pieces({rows}) * {across}"):
             out.line(f"const int64_t piece = task / {across}, from = task % {across} * width;")
             out.line(f"const int64_t to = at_most(from + width, {self.count});")
             self.begin(folds, "_block")
-            row = variable(axes[0]) if len(axes) == 1 else "at"
-            with out.loop(row, f"first_of_piece(piece, {rows})", f"first_of_piece(piece + 1, {rows})"):
+            with out.loop(variable(axes[0]) if len(axes) == 1 else "at", *ends):
                 if len(axes) > 1:
-                    self.decode(axes, "at")
-                with self.lane():
-                    yield
-            if folds:
-                with self.lane():
-                    for s in folds:
-                        out.line(f"{self.piece(s)} = {self.part(s, '_block')};")
-
-    def sweep(self, sweep: Sweep) -> None:
-        folds = [s for s in sweep.loops if s.is_fold]
-        if not self.way.narrow:
-            with self.rows(sweep, folds):
-                self.elements(sweep.loops, self.accumulate)
-            return
-        out, (row,) = self.out, sweep.axes
-        out.line("#pragma omp for schedule(static)")
-        with out.loop("piece", "0", f"pieces({length(row)})"), self.plain((str(self.group.lane),)):
-            start, stop = (f"first_of_piece({at}, {length(row)})" for at in ("piece", "piece + 1"))
-            with out.loop(variable(row), start, stop, f"simd{self.accumulators(folds, '_block')}"):
-                self.elements(sweep.loops, lambda s: self.reduce(s, f"{self.text.name(s.name)}_block"))
-            for s in folds:
-                out.line(f"{self.piece(s)} = {self.accumulated(s, '_block')};")
+                    decode(out, axes, "at")
+                self.place(sweep.loops)
+            with self.lane() if folds else nullcontext():
+                for s in folds:
+                    out.line(f"{self.piece(s)} = {self.part(s, '_block')};")
 
     def piece(self, s: Loop) -> str:
         """What a thread has folded of a column."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import indent
 
@@ -67,12 +67,14 @@ class Schedule:
         return "\n".join([*joined, *map(str, self.steps)])
 
 
-def scheduled(steps: Iterable[Step | Chain], form: Normal, axes: tuple[str, ...]) -> Schedule:
+def scheduled(steps: Sequence[Step | Chain], form: Normal, axes: tuple[str, ...]) -> Schedule:
     """The schedule of steps that are in order; `axes` are all that the kernel has."""
-    found, flat = list(steps), [x for s in steps for x in together(s)]
-    outside = {id(s): shared_with((x for x in flat if x is not s), form) for s in flat}
+    flat = [x for s in steps for x in together(s)]
+    known = {id(s): names_read(s) | names_written(s) for s in flat}
+    ends = {*form.program.returns, *(n for n, _ in form.program.given)}
+    outside = {id(s): frozenset(ends.union(*(n for x, n in known.items() if x != id(s)))) for s in flat}
     out: list[Pass | Tiled | Product | Running] = []
-    for step in found:
+    for step in steps:
         if isinstance(step, Chain):
             tile = Tile(step, form, sum(isinstance(s, Tiled) for s in out), axes)
             inside = zip(tile.steps, step.steps, strict=True)
@@ -93,12 +95,6 @@ def together(step: Step | Chain | Pass | Tiled) -> tuple[Step, ...]:
     if isinstance(step, Chain):
         return step.steps
     return (step.group if isinstance(step, Pass) else step,)
-
-
-def shared_with(others: Iterable[Step], form: Normal) -> frozenset[str]:
-    """The tensors of which other steps know, or who calls."""
-    outside = set(form.program.returns) | {n for n, _ in form.program.given}
-    return frozenset(outside.union(*(names_read(s) | names_written(s) for s in others)))
 
 
 def _stages(plan: Plan) -> Iterator[str]:

@@ -52,17 +52,6 @@ class Most:
 
 
 @dataclass(frozen=True)
-class Many:
-    """How many rows are many: fewer where they are so short that they leave a vector emptier."""
-
-    places: Most
-
-    def said(self, size: Sizes) -> str:
-        """The same of rows."""
-        return f"many_rows({self.places.said(size)})"
-
-
-@dataclass(frozen=True)
 class AtOnce:
     """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
 
@@ -80,15 +69,18 @@ class AtOnce:
 
 @dataclass(frozen=True)
 class Bound:
-    """What a count is at least or at most; the words of limits are numbers of the machine's (`_native.h`)."""
+    """What a count is at least or at most; the words of limits are numbers of the machine's (`_native.h`).
+
+    Rows are many for so many places of each: where these are so short that they leave a vector emptier, fewer are.
+    """
 
     count: Extent | Most | AtOnce
     relation: str
-    limit: str | Many
+    limit: str | Most
 
     def said(self, size: Sizes) -> str:
         """The bound in code or for readers."""
-        limit = self.limit if isinstance(self.limit, str) else self.limit.said(size)
+        limit = self.limit if isinstance(self.limit, str) else f"many_rows({self.limit.said(size)})"
         return f"{self.count.said(size)} {self.relation} {limit}"
 
 
@@ -328,11 +320,9 @@ def short_rows(group: Group, form: Normal, outside: frozenset[str]) -> tuple[Way
     count, places = Extent(plan.run), _places(plan, form)
     windows, across, kept = _reads_windows(group), _lies_across(group, inner), "buffer" in plan.place.values()
     few = kept or not (across or windows)
-    least: str | Many = Many(places) if few else "MANY"
+    least: str | Most = "at_most(MANY, NARROW)" if across else places
     if windows:  # what neighbours read lies side by side
         least = "at_most(MANY, NARROW / 2)"
-    elif across:
-        least = "at_most(MANY, NARROW)"
     limit = (Bound(places, "<", _limit(plan)),) if few else ()
     found: tuple[Way, ...] = (ShortRows(plan, (*limit, Bound(count, ">=", least)), few=few),)
     once = not group.totals and not any(s.changes for s in group.loops)
