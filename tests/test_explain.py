@@ -82,10 +82,11 @@ def test_a_schedule_says_what_shares_a_pass_and_for_which_lengths_each_way_is() 
         "          p[..., d] = ",
         "        in memory: p\n",
         "        a number a place: m, p_sum\n",
-        "      where size(d) < SHORT and size(...) >= many_rows(size(d)): short rows of ...: ",
+        "      where size(d) < SHORT and size(...) >= many_rows(size(d)): "
+        "short rows, a bundle at a time; parallel: ...; serial: d; vectors: ...\n",
         "      where size(d) >= WIDE and rows_together(",
-        "      where size(d) < WIDE: rows of ...: parallel, some together, stage by stage; vectors along the last ax",
-        "      else: rows of ...: ",
+        "      where size(d) < WIDE: rows, some together, stage by stage; parallel: ...; vectors: d\n",
+        "      else: rows, one by one; parallel: ...; vectors: d\n",
     ]
     places = [forward.find(line) for line in told]
     assert -1 not in places, told[places.index(-1)]

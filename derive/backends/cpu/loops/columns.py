@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from derive.backends.cpu.loops.nests import START, Nest, fold, in_real, of_total
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule.stages import Stage, Sweep
-from derive.backends.cpu.statements.normal import CHANGES, Loop
+from derive.backends.cpu.statements.normal import Loop
 
 
 @dataclass
@@ -93,7 +93,7 @@ class Columns(Nest):
                 if s in totals:
                     self.reduce(s, f"{self.text.name(s.name)}_part")
                 elif s.changes:
-                    self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
+                    self.change(s)
                 elif s in single:
                     self.out.line(f"{self.local(s.name)}{self.at_column} = {self.right(s)};")
                     self.kept(s)

@@ -173,11 +173,15 @@ class Nest:
         if s.is_fold:
             accumulate(s)
         elif s.changes:
-            self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
+            self.change(s)
         elif self.plan.place[s.name] in ("element", "value"):
             self.out.line(f"const {self.type(s.name)} {self.text.name(s.name)} = {self.right(s)};")
         else:
             self.keep(s)
+
+    def change(self, s: Loop) -> None:
+        """One more value in what stands in memory."""
+        self.out.line(fold(CHANGES.get(s.kind, s.kind), self.stored(s), self.text.real(s.value)))
 
     def reduce(self, s: Loop, into: str) -> None:
         """One more element of a fold in a form that becomes vectors; what is not a number is noted aside."""

@@ -23,7 +23,7 @@ from derive.backends.cpu.loops.windows import Blocks, Planes, plane
 from derive.backends.cpu.names import Sizes, extent, length, times, variable
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.stages import Sweep
-from derive.backends.cpu.statements.normal import CHANGES, Loop, as_one, in_memory_order
+from derive.backends.cpu.statements.normal import Loop, as_one, in_memory_order
 from derive.backends.cpu.work import calls, is_heavy
 from derive.backends.cpu.writer import Count
 from derive.ir.program import Read
@@ -173,10 +173,8 @@ class Rows(Nest):
         """A statement that needs no inner axis."""
         if s.note and not self.group.is_total(s):
             self.out.comment(s.note)
-        if self.group.is_total(s):
-            self.out.line(fold(s.kind, self.stored(s), self.text.real(s.value)))
-        elif s.changes:
-            self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
+        if self.group.is_total(s) or s.changes:
+            self.change(s)
         elif self.plan.place[s.name] == "value":
             self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
         else:
@@ -365,7 +363,7 @@ class Rows(Nest):
     def _into_block(self, s: Loop) -> None:
         """One more element of a fold, in a number that becomes a vector; a total adds to memory of its chunk."""
         if self.group.is_total(s):
-            self.out.line(fold(s.kind, self.stored(s), self.text.real(s.value)))
+            self.change(s)
         else:
             self.reduce(s, f"{self.text.name(s.name)}_block")
 

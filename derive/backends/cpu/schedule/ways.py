@@ -7,23 +7,20 @@ ways: the first whose bounds hold is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from derive.backends.cpu.names import Sizes, extent
 from derive.backends.cpu.schedule.groups import Group, memories
-from derive.backends.cpu.schedule.lanes import lanes_form
-from derive.backends.cpu.schedule.pair_tiles import pair_tiles
 from derive.backends.cpu.schedule.stages import Plan, Sweep, planned, rows_first
+from derive.backends.cpu.schedule.vectors import lanes_form, pair_tiles
 from derive.backends.cpu.statements.normal import Loop, Normal, as_one
 from derive.backends.cpu.work import calls, is_heavy, units
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes
 from derive.ir.program import Index, Merged, Read, Window
 
 ROWS_ABREAST = 4  # short rows whose vectors are taken at once
-
-Sizes = Callable[[str], str]
-"""What the length of an axis is called."""
 
 # --- bounds of lengths ----------------------------------------------------------------------------------------
 
@@ -36,7 +33,7 @@ class Extent:
 
     def said(self, size: Sizes) -> str:
         """The count in code or for readers, by what lengths are called there."""
-        return " * ".join(map(size, self.axes)) or "1"
+        return extent(self.axes, size)
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class AtOnce:
 
     def said(self, size: Sizes, rows: str = "") -> str:
         """The same of rows; of other `rows` where these are given."""
-        row, run, own = (Extent(axes).said(size) for axes in (self.row, self.run, self.rows))
+        row, run, own = (extent(axes, size) for axes in (self.row, self.run, self.rows))
         return f"rows_together({self.tensors} * {row}, {run}, {rows or own}, {self.most})"
 
 
@@ -99,19 +96,42 @@ class Way:
         return " && ".join(b.said(size) for b in self.when)
 
     @property
-    def outer(self) -> str:
-        return ", ".join(self.plan.group.outer) or "nothing"
+    def form(self) -> str:
+        """What is taken at a time."""
+        raise NotImplementedError
+
+    @property
+    def parallel(self) -> tuple[str, ...]:
+        """The axes that are shared out among threads."""
+        return self.plan.group.outer
+
+    @property
+    def tiled(self) -> tuple[str, ...]:
+        """The axes of which several places are held at once, in registers."""
+        return ()
+
+    @property
+    def vector(self) -> tuple[str, ...]:
+        """The axes that vectors run along: the last outer one where memory is contiguous there, else of each sweep."""
+        lane, sweeps = self.plan.group.lane, (x for stage in self.plan.stages for x in stage.sweeps)
+        return (lane,) if lane else tuple(dict.fromkeys((x.nested or x.axes)[-1] for x in sweeps))
 
     def __str__(self) -> str:
-        raise NotImplementedError
+        taken = {*self.parallel, *self.vector}
+        serial = tuple(a for a in (*self.plan.group.outer, *inner_axes(self.plan.group)) if a not in taken)
+        roles = {"parallel": self.parallel, "tiled": self.tiled, "serial": serial, "vectors": self.vector}
+        return "; ".join([self.form, *(f"{role}: {', '.join(axes)}" for role, axes in roles.items() if axes)])
 
 
 @dataclass(frozen=True)
 class Elements(Way):
     """All places at once, nothing inside them."""
 
-    def __str__(self) -> str:
-        return f"elements of {self.outer}: stretches in parallel, vectors along {', '.join(self.plan.run)}"
+    form = "elements, a stretch at a time"
+
+    @property
+    def vector(self) -> tuple[str, ...]:
+        return self.plan.run
 
 
 @dataclass(frozen=True)
@@ -119,10 +139,7 @@ class Rows(Way):
     """A row after another; where not `overlapping`, what is left over of vectors is taken place by place."""
 
     overlapping: bool = True
-
-    def __str__(self) -> str:
-        last = "" if self.overlapping else ", what is left over of them place by place"
-        return f"rows of {self.outer}: parallel; inside each vectors along the last axis{last}"
+    form = "rows, one by one"
 
 
 @dataclass(frozen=True)
@@ -133,17 +150,16 @@ class RowsTogether(Way):
     at_once: AtOnce | None = None
     vectors: int = 1
 
-    def __str__(self) -> str:
-        sums = f", sums in {self.vectors} of them" if self.vectors > 1 else ""
-        return f"rows of {self.outer}: parallel, some together, stage by stage; vectors along the last axis{sums}"
+    @property
+    def form(self) -> str:
+        return f"rows, some together, stage by stage{f', sums in {self.vectors} vectors' if self.vectors > 1 else ''}"
 
 
 @dataclass(frozen=True)
 class Columns(Way):
     """Blocks of neighbouring columns, one stage of a block after another."""
 
-    def __str__(self) -> str:
-        return f"columns of {self.outer}: blocks in parallel, vectors along {self.plan.group.lane} in each"
+    form = "columns, a block at a time"
 
 
 @dataclass(frozen=True)
@@ -152,9 +168,17 @@ class Streams(Way):
 
     narrow: bool = False
 
-    def __str__(self) -> str:
-        vectors = f"down each of {self.outer}" if self.narrow else f"along {self.outer}"
-        return f"streams: the rows of each sweep in parallel pieces, vectors {vectors}"
+    @property
+    def form(self) -> str:
+        return "rows of all columns, " + ("down one after another" if self.narrow else "a piece at a time")
+
+    @property
+    def parallel(self) -> tuple[str, ...]:
+        return inner_axes(self.plan.group)
+
+    @property
+    def vector(self) -> tuple[str, ...]:
+        return self.parallel if self.narrow else self.plan.group.outer
 
 
 @dataclass(frozen=True)
@@ -164,18 +188,20 @@ class ShortRows(Way):
     abreast: int = 0
     few: bool = True
 
-    def __str__(self) -> str:
-        rows = f", those of {self.abreast} rows at once" if self.abreast > 1 else ""
-        bundles = "vectors" if self.abreast else "bundles"
-        return f"short rows of {self.outer}: {bundles} of rows in parallel, vectors along {self.plan.run[-1]}{rows}"
+    @property
+    def form(self) -> str:
+        return f"short rows, {f'{self.abreast} of their vectors' if self.abreast else 'a bundle'} at a time"
 
 
 @dataclass(frozen=True)
 class Lanes(Way):
     """Rows and the axis behind their own as one axis of lanes."""
 
-    def __str__(self) -> str:
-        return f"lanes of {self.outer}: blocks in parallel, vectors along {' and '.join(self.plan.run)} as one axis"
+    form = "rows and lanes, a block at a time"
+
+    @property
+    def vector(self) -> tuple[str, ...]:
+        return self.plan.run
 
 
 @dataclass(frozen=True)
@@ -183,18 +209,11 @@ class PairTiles(Way):
     """Tiles of pairs, whose sums stay in registers; in `turned` ones the axis that is last in memory runs down."""
 
     turned: bool = False
+    form = "pairs, a tile at a time"
 
-    def __str__(self) -> str:
-        *slow, row, lane = self.plan.group.outer
-        each = f" for each of {', '.join(slow)}" if slow else ""
-        return f"tiles of {row} x {lane}{each}: strips in parallel, vectors along {lane}, sums of a tile in registers"
-
-
-def columns_or_elements(plan: Plan) -> tuple[Way, ...]:
-    """The ways of a pass whose outer axis is last in memory."""
-    if not any(stage.sweeps for stage in plan.stages):
-        return (Elements(plan),)
-    return (*_streams(plan), Columns(plan))
+    @property
+    def tiled(self) -> tuple[str, ...]:
+        return self.plan.group.outer[-2:]
 
 
 # --- rows of a few stages -------------------------------------------------------------------------------------
@@ -213,7 +232,7 @@ class Part:
         return (s for sweep in self.sweeps for s in sweep.loops if s.is_fold)
 
 
-def rows(plan: Plan, form: Normal) -> tuple[Way, ...]:
+def _rows(plan: Plan, form: Normal) -> tuple[Way, ...]:
     """The ways of a pass over rows: some together where they are folded before a later stage goes through them."""
     parts = _parts(plan)
     if not _wait(plan, parts):
@@ -311,7 +330,7 @@ def _streams(plan: Plan) -> tuple[Way, ...]:
 # --- short rows -----------------------------------------------------------------------------------------------
 
 
-def short_rows(group: Group, form: Normal, outside: frozenset[str]) -> tuple[Way, ...]:
+def _short_rows(group: Group, form: Normal, outside: frozenset[str]) -> tuple[Way, ...]:
     """The same loops with vectors along the last outer axis, if they can be."""
     plan = _short_plan(group, form, outside)
     if plan is None:
@@ -444,10 +463,14 @@ def ways(group: Group, outside: frozenset[str], form: Normal) -> tuple[Way, ...]
     tiles = pair_tiles(group, form, outside)
     group = rows_first(group, form)
     plan = planned(group, form, outside)
-    short = short_rows(group, form, outside)
+    short = _short_rows(group, form, outside)
     lanes = lanes_form(group, form, outside)
     across = () if lanes is None else (Lanes(lanes, (Bound(Extent(lanes.run[-1:]), "<", "SPAN / 2"),)),)
-    own = rows(plan, form) if group.lane is None else columns_or_elements(plan)
+    own: tuple[Way, ...] = (Elements(plan),)
+    if group.lane is None:
+        own = _rows(plan, form)
+    elif any(stage.sweeps for stage in plan.stages):
+        own = (*_streams(plan), Columns(plan))
     return (*map(_tiled, tiles), *across, *short, *own)
 
 
