@@ -136,8 +136,9 @@ class Printer:
         return str(self.value(node, ()).code if whole is None else whole)
 
     def named(self, name: str) -> Name:
-        """A tensor's variable."""
-        return Name(self.names.get(name, name))
+        """A tensor's variable, or that of a loop (`turn`), which no tensor has."""
+        own = self.names.get(name, name)
+        return Name(own if " " not in own else self.unused(own.replace(" ", "_").replace("'", "_")))
 
     def stored(self, name: str) -> Value:
         return Value(self.named(name), self.layouts[name])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, islice, product
 from math import isfinite
 
@@ -60,13 +61,22 @@ class _Pair:
     forward: Program
     backward: Program
 
-    @property
+    @cached_property
     def made(self) -> Mapping[str, Assign]:
         """What says what a tensor holds: a call of an instruction by its meaning."""
         both = self.backward.assigned | self.forward.assigned
         return {name: replace(s, value=in_full(s.value)) for name, s in both.items()}
 
-    @property
+    @cached_property
+    def behind_cotangents(self) -> frozenset[str]:
+        """The tensors that depend on a cotangent."""
+        found = {c.target.name for c in self.d.steps.cotangents}
+        for s in self.backward.statements:
+            if not found.isdisjoint(reads(s.value)) or getattr(s, "onto", None) in found:
+                found.add(s.name)
+        return frozenset(found)
+
+    @cached_property
     def axes(self) -> dict[str, tuple[str, ...]]:
         """The axes of every real tensor that has one place for each."""
         whole = {c.name for c in self.d.conditions} | {o.name for o in self.d.op.operands if o.kind == "index"}
@@ -150,8 +160,8 @@ def _calls(
     own = {base(a): a for a in node_axes(node)}
     full = in_full(node)
     tensors = list(dict.fromkeys((*_parts(node, own, pair.axes), *_tensors(node, own, pair, seen))))
-    kinds = [tensors] * len(row.tensors) + [numbers] * len(row.scalars)
-    kinds += [[AxisValue(a) for a in own.values()]] * len(row.axes)
+    kinds: list[Sequence[Node]] = [[n for n in tensors if _may_stand(v, row, n, pair)] for v in row.tensors]
+    kinds += [numbers] * len(row.scalars) + [[AxisValue(a) for a in own.values()]] * len(row.axes)
     for args in islice(product(*kinds), _MOST):
         if _are_apart(row, args) and agree(full, in_full(bound(row, args)), node_axes(node), many):
             yield Call(row.name, args)
@@ -184,7 +194,8 @@ def _kinds(
         vector, statistic = (v in names.split() for names in (row.vectors, row.statistics))
         axes = along if vector else others if statistic else order
         read = dict.fromkeys(_tensors(s.value, {a: a for a in axes}, pair, seen))
-        yield [n for n in read if isinstance(n, Read) and n.index[-len(axes) :] == axes]
+        fit = (n for n in read if isinstance(n, Read) and n.index[-len(axes) :] == axes)
+        yield [n for n in fit if _may_stand(v, row, n, pair)]
     yield from [numbers] * len(row.scalars)
     yield from ([AxisValue(a)] for a in along)
 
@@ -208,6 +219,11 @@ def _with_results(
                     found = found.putting(s, s.value, result(row, args, k), backward)
                     break
     return found
+
+
+def _may_stand(variable: str, row: Instruction, node: Node, pair: _Pair) -> bool:
+    """Whether a variable may be this: of what a backward calls, `g` alone depends on cotangents."""
+    return not row.of_a_backward or (variable == "g") == (not pair.behind_cotangents.isdisjoint(reads(node)))
 
 
 def _parts(node: Node, own: Mapping[str, str], real: Collection[str]) -> Iterator[Node]:
