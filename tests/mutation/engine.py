@@ -55,6 +55,11 @@ class Mutant:
     said: str
 
     @property
+    def key(self) -> str:
+        """What tells it from others, as a reader sees it."""
+        return f"{self.module}.{self.function} {self.number} {self.said}"
+
+    @property
     def room(self) -> str:
         return self.module.split(".")[1]
 
@@ -238,19 +243,26 @@ def main(count: int = 100, seed: int = 0, out: Path = RUNS / "engine.jsonl") -> 
     if out.exists():
         known = {line["key"]: line["caught"] for line in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
     out.parent.mkdir(parents=True, exist_ok=True)
-    found: Counter[str] = Counter()
-    for mutant in track(drawn, "mutants"):
-        key = f"{mutant.module}.{mutant.function} {mutant.number} {mutant.said}"
-        if key not in known:
-            names = runs.get((mutant.module, mutant.function), [])[:MOST_OPS]
-            caught = by_the_catalogue(mutant, [ops[n] for n in names])
-            caught = f"generated/{caught}" if caught else _by_tests(mutant)
-            known[key] = caught
-            with out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"key": key, "caught": caught}) + "\n")
-        found["by generated/" if known[key].startswith("generated/") else "by a test" if known[key] else "by none"] += 1
-        if not known[key]:
-            print(f"caught by none: {key}")
+
+    def note(mutant: Mutant, caught: str) -> None:
+        known[mutant.key] = caught
+        with out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"key": mutant.key, "caught": caught}) + "\n")
+
+    left = []
+    for mutant in track([m for m in drawn if m.key not in known], "over the catalogue"):
+        by = by_the_catalogue(mutant, [ops[n] for n in runs.get((mutant.module, mutant.function), [])[:MOST_OPS]])
+        if by:
+            note(mutant, f"generated/{by}")
+        else:
+            left.append(mutant)
+    for mutant in track(left, "by the tests of its room"):
+        note(mutant, _by_tests(mutant))
+    found = Counter(
+        "by generated/" if known[m.key].startswith("generated/") else "by a test" if known[m.key] else "by none"
+        for m in drawn
+    )
+    print(*(f"caught by none: {m.key}" for m in drawn if not known[m.key]), sep="\n")
     print(", ".join(f"{n} {how}" for how, n in found.items()))
 
 
