@@ -206,7 +206,7 @@ def by_the_catalogue(mutant: Mutant, ops: list[Op]) -> str:
             try:
                 same = render(derive_op(op)) == (ROOT / "generated" / f"{op.name}.py").read_text(encoding="utf-8")
             except (DeriveError, _TooLongError, ArithmeticError, AssertionError, AttributeError, LookupError,
-                    RecursionError, RuntimeError, TypeError, ValueError):  # fmt: skip
+                    NameError, RecursionError, RuntimeError, StopIteration, TypeError, ValueError):  # fmt: skip
                 same = False  # whatever a mistake leads to
             finally:
                 signal.alarm(0)
