@@ -1,8 +1,8 @@
 """`python -m tests.mutation.engine --count 100 --seed 0`: mistakes in the engine itself, and what catches each.
 
 A mutant is one condition turned round, one sign, number or order changed in a function of the rooms between the
-notation and the backends. It is caught where an op of the catalogue that runs the function is derived otherwise than
-committed in `generated/`, or not at all; else where a test of its room fails. A run that was cut off goes on.
+notation and the backends. It is caught where a spec of the corpus that runs the function is derived otherwise than the
+record says, or not at all; else where a test of its room fails. A run that was cut off goes on.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import hashlib
 import importlib
 import inspect
 import json
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,15 +34,16 @@ from rich.progress import track
 from sympy.core.cache import clear_cache
 
 import derive
-from derive.catalogue import catalogue
 from derive.emit import render
 from derive.errors import DeriveError
-from derive.ir.equations import Op
 from derive.pipeline import derive_op
+from tests.corpus import Spec, corpus
+from tests.corpus.measured import counted, functions_of
+from tests.corpus.recorded import recorded
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("facts", "rules", "adjoint", "contract", "schedule", "collapse")
-MOST_OPS, MOST_SECONDS = 12, 60
+MOST_SPECS, MOST_SECONDS = 12, 60
 RUNS = ROOT / "runs" / "mutation"
 
 
@@ -167,52 +169,63 @@ def _forget() -> None:
 # --- catching them --------------------------------------------------------------------------------------------------
 
 
-def _runs(ops: list[Op]) -> dict[tuple[str, str], list[str]]:
-    """The ops of the catalogue that run each function, the quickest first; known from an earlier run."""
+def _runs() -> dict[tuple[str, str], list[str]]:
+    """The specs of the corpus that run each function, the shortest first; known from an earlier run."""
     path = RUNS / "ran.json"
     if not path.exists():
         codes: dict[CodeType, tuple[str, str]] = {f.__code__: key for key, f in _functions().items()}
         found: dict[str, list[str]] = defaultdict(list)
-        for op in track(sorted(ops, key=lambda op: len(op.equations)), "what each op runs"):
+        for spec in track(sorted(corpus(), key=lambda s: len(s.op.equations)), "what each spec runs"):
             ran: set[CodeType] = set()
             _forget()
             sys.setprofile(lambda frame, event, _, ran=ran: ran.add(frame.f_code) if event == "call" else None)
             try:
-                derive_op(op)
+                derive_op(spec.op)
+            except DeriveError:
+                continue  # one that is refused
             finally:
                 sys.setprofile(None)
             for code in ran & codes.keys():
-                found[" ".join(codes[code])].append(op.name)
+                found[" ".join(codes[code])].append(spec.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found), encoding="utf-8")
     known: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    return {(module, name): ops for key, ops in known.items() for module, name in (key.split(" "),)}
+    return {(module, name): names for key, names in known.items() for module, name in (key.split(" "),)}
 
 
 class _TooLongError(Exception):
     pass
 
 
-def by_the_catalogue(mutant: Mutant, ops: list[Op]) -> str:
-    """The op that is derived otherwise, or not at all; nothing where none is."""
+def by_the_record(mutant: Mutant, specs: Sequence[Spec]) -> str:
+    """The spec that is derived otherwise, or not at all; nothing where none is."""
 
     def stop(*_: Any) -> None:
         raise _TooLongError
 
     signal.signal(signal.SIGALRM, stop)
     with made(mutant):
-        for op in ops:
+        for spec in specs:
             signal.alarm(MOST_SECONDS)
             try:
-                same = render(derive_op(op)) == (ROOT / "generated" / f"{op.name}.py").read_text(encoding="utf-8")
+                same = _is_as_recorded(spec)
             except (DeriveError, _TooLongError, ArithmeticError, AssertionError, AttributeError, LookupError,
                     NameError, RecursionError, RuntimeError, StopIteration, TypeError, ValueError):  # fmt: skip
                 same = False  # whatever a mistake leads to
             finally:
                 signal.alarm(0)
             if not same:
-                return op.name
+                return spec.name
     return ""
+
+
+def _is_as_recorded(spec: Spec) -> bool:
+    """Whether a spec's functions and counts are those of the record."""
+    before, d = recorded(spec), derive_op(spec.op)
+    assert before is not None
+    lines = functions_of(render(d), spec.name)
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return before.code in (lines, (f"sha256 {digest}",)) and (before.forward, before.backward) == counted(d)
 
 
 def _by_tests(mutant: Mutant) -> str:
@@ -236,8 +249,7 @@ def tested(given: str, folder: str) -> None:
 
 def main(count: int = 100, seed: int = 0, out: Path = RUNS / "engine.jsonl") -> None:
     """Draw mutants, and print what catches each, and those that nothing does."""
-    ops = {op.name: op for op in catalogue()}
-    runs = _runs(list(ops.values()))
+    specs, runs = {s.name: s for s in corpus()}, _runs()
     drawn = random.Random(seed).sample(mutants(), count)
     known = {}
     if out.exists():
@@ -250,16 +262,16 @@ def main(count: int = 100, seed: int = 0, out: Path = RUNS / "engine.jsonl") -> 
             file.write(json.dumps({"key": mutant.key, "caught": caught}) + "\n")
 
     left = []
-    for mutant in track([m for m in drawn if m.key not in known], "over the catalogue"):
-        by = by_the_catalogue(mutant, [ops[n] for n in runs.get((mutant.module, mutant.function), [])[:MOST_OPS]])
+    for mutant in track([m for m in drawn if m.key not in known], "over the corpus"):
+        by = by_the_record(mutant, [specs[n] for n in runs.get((mutant.module, mutant.function), [])[:MOST_SPECS]])
         if by:
-            note(mutant, f"generated/{by}")
+            note(mutant, f"record: {by}")
         else:
             left.append(mutant)
     for mutant in track(left, "by the tests of its room"):
         note(mutant, _by_tests(mutant))
     found = Counter(
-        "by generated/" if known[m.key].startswith("generated/") else "by a test" if known[m.key] else "by none"
+        "by the record" if known[m.key].startswith("record: ") else "by a test" if known[m.key] else "by none"
         for m in drawn
     )
     print(*(f"caught by none: {m.key}" for m in drawn if not known[m.key]), sep="\n")

@@ -2,19 +2,19 @@
 
 import pytest
 
-from derive.catalogue import find
-from tests.mutation.engine import ROOMS, by_the_catalogue, made, mutants
+from tests.corpus import corpus
+from tests.mutation.engine import ROOMS, by_the_record, made, mutants
 
 
 def test_mistakes_are_told_and_leave_nothing_behind() -> None:
     """What makes an adjoint vanish decides softmax: nothing goes through its maximum."""
-    op = find("softmax")
+    spec = next(s for s in corpus() if s.name == "softmax")
     own = [m for m in mutants() if m.module == "derive.collapse.vanishing"]
     assert len(own) > 5
-    assert [m for m in own[:8] if by_the_catalogue(m, [op])]
+    assert [m for m in own[:8] if by_the_record(m, [spec])]
     with pytest.raises(ZeroDivisionError), made(own[0]):
         raise ZeroDivisionError
-    assert by_the_catalogue(own[0], []) == ""
+    assert by_the_record(own[0], []) == ""
 
 
 def test_each_mistake_is_said() -> None:
