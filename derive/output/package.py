@@ -128,7 +128,7 @@ def _check_apart(exports: dict[str, list[str]], files: Iterable[str], new: Colle
 def _imported(shared: dict[str, str], modules: dict[str, str]) -> dict[str, str]:
     """The files that every package shares, but for those of which these modules, and each other, import nothing."""
     every = "".join((shared | modules).values())
-    spared = {f"_{name}.py" for name in ("functions", "workspace") if f"from ._{name} import" not in every}
+    spared = {f"_{name}.py" for name in ("functions", "workspace") if f"._{name} import" not in every}
     spared |= set() if any(name.startswith(f"{ORDERS}/") for name in modules) else set(_OF_ORDERS)
     return {name: text for name, text in shared.items() if name not in spared}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -186,3 +188,90 @@ def test_gradgradcheck(op: Op) -> None:
     assert torch.autograd.gradgradcheck(case.ours, case.leaves, atol=1e-4)
     more = {"check_forward_ad": True, "check_batched_grad": True, "check_batched_forward_grad": True}
     assert torch.autograd.gradcheck(case.ours, case.leaves, atol=1e-4, **more)
+
+
+# --- what is missing, what is empty, what is kept ------------------------------------------------------------------
+
+
+def test_what_is_missing_is_none_and_is_left_out() -> None:
+    """By name: of every set of cotangents and tangents what the given ones alone give."""
+    module = importlib.import_module("generated.orders.layernorm")
+    x, gamma, beta, dy = (torch.randn(s, dtype=torch.float64) for s in ((3, 7), (7,), (7,), (3, 7)))
+    _, saved = module.layernorm_forward(x, gamma, beta)
+    given = [torch.randn(s, dtype=torch.float64) for s in ((3, 7), (7,), (7,))]
+    alone = [[t if j == k else None for j, t in enumerate(given)] for k in range(3)]
+    whole = module.layernorm_double_backward(*given, dy, *saved)
+    parts = [module.layernorm_double_backward(*of, dy, *saved) for of in alone]
+    assert parts[2][1:] == (None, None, None)  # of the shift's gradient, which depends on the cotangent alone
+    for k, want in enumerate(whole[:3]):
+        torch.testing.assert_close(sum(p[k] for p in parts if p[k] is not None), want, rtol=1e-10, atol=1e-12)
+    assert whole[3] is None
+    assert module.layernorm_double_backward(None, None, None, dy, *saved) == (None,) * 4
+    asked = module.layernorm_double_backward(*given, dy, *saved, needs=(False, True, False, False))
+    assert asked[0] is None and asked[2] is None
+    torch.testing.assert_close(asked[1], whole[1], rtol=0, atol=0)
+    tangents = [module.layernorm_jvp(*of, *saved) for of in alone]
+    torch.testing.assert_close(sum(tangents), module.layernorm_jvp(*given, *saved), rtol=1e-10, atol=1e-12)
+    assert module.layernorm_jvp(None, None, None, *saved) is None
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "softmax_cross_entropy", "batchnorm"])
+@pytest.mark.parametrize("variant", ["empty", "ones", "ties", "strided"])
+def test_other_inputs(name: str, variant: str) -> None:
+    """Empty and single axes, ties, strides; cotangents and tangents of one number."""
+    if (variant == "empty" and name in ("softmax_cross_entropy", "batchnorm")) or (variant, name) == ("ones", "batchnorm"):
+        pytest.skip("the statistics of nothing, or of one place, are not finite")
+    case = Case(OPS[name], variant)
+    dys = [torch.tensor(1.7, dtype=y.dtype).expand(y.shape) for y in case.theirs(*case.leaves)]
+    seconds = [torch.tensor(0.3, dtype=x.dtype).expand(x.shape) for x in case.leaves]
+    same(variant, second(case.ours, case.leaves, dys, seconds), second(case.theirs, case.leaves, dys, seconds))
+    primals = tuple(x.detach() for x in case.leaves)
+    found, wanted = (torch.func.jvp(f, primals, tuple(seconds)) for f in (case.ours, case.theirs))
+    same(variant, _flat(found), _flat(wanted))
+
+
+def test_an_input_that_only_the_graph_goes_on_to_is_not_held() -> None:
+    """softmax keeps its output, and of its input no values; a gradient of a gradient goes on to what made the input."""
+    w = torch.randn(400, 400, dtype=torch.float64, requires_grad=True)
+    p = importlib.import_module("generated").softmax(w * 1.5)
+    assert [t.untyped_storage().nbytes() > 8 for t in p.grad_fn.saved_tensors] == [True, False]
+    dp, ddw = torch.randn_like(p), torch.randn_like(p)
+    (dw,) = torch.autograd.grad(p, w, dp, create_graph=True)
+    (found,) = torch.autograd.grad(dw, w, ddw)
+    (dw,) = torch.autograd.grad(torch.softmax(w * 1.5, -1), w, dp, create_graph=True)
+    torch.testing.assert_close(found, torch.autograd.grad(dw, w, ddw)[0], rtol=1e-10, atol=1e-12)
+
+
+def test_what_no_gradient_needs_is_not_kept() -> None:
+    """Of a frozen weight: neither order reads the input then."""
+    linear = importlib.import_module("generated").linear
+    x, w, b = torch.randn(4, 5, requires_grad=True), torch.randn(5, 3), torch.randn(3)
+    kept = linear(x, w, b).grad_fn.saved_tensors
+    assert [t is None for t in kept] == [True, False]
+    x, w = x.double().detach().requires_grad_(), w.double()
+    (dx,) = torch.autograd.grad(linear(x, w, b.double()).pow(3).sum(), x, create_graph=True)
+    (found,) = torch.autograd.grad(dx.square().sum(), x)
+    (dx,) = torch.autograd.grad((x @ w + b.double()).pow(3).sum(), x, create_graph=True)
+    torch.testing.assert_close(found, torch.autograd.grad(dx.square().sum(), x)[0], rtol=1e-10, atol=1e-12)
+
+
+def test_a_third_derivative_is_an_error_that_names_the_op() -> None:
+    softmax = importlib.import_module("generated").softmax
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    of = softmax(x)[:, 0].sum()
+    for _ in range(2):
+        (g,) = torch.autograd.grad(of, x, create_graph=True)
+        of = g.pow(2).sum()
+    with pytest.raises(RuntimeError, match="softmax is differentiable twice"):
+        of.backward()
+    with pytest.raises(RuntimeError, match="softmax is differentiable twice: forward over forward mode"):
+        torch.func.jacfwd(torch.func.jacfwd(softmax))(x.detach())
+
+
+def test_orders_are_imported_when_they_are_asked_for() -> None:
+    script = (
+        "import sys, torch, generated; x = torch.randn(3, requires_grad=True); generated.softmax(x)[0].backward();"
+        "assert not any('orders' in m for m in sys.modules if m.startswith('generated')); torch.func.vmap(generated.softmax)(x[None]);"
+        "assert 'generated.orders.softmax' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
