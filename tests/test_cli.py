@@ -64,6 +64,12 @@ def test_explain_goes_on_to_further_orders_and_to_tangents(tmp_path: Path) -> No
     assert refused.returncode == 2 and refused.stderr.startswith("derive: op softmax: --html shows an op of a file")
 
 
+def test_a_schedule_is_of_the_kernels_that_are_generated(tmp_path: Path) -> None:
+    """Which keep statistics alone, where the torch form keeps xhat."""
+    forward, _ = derive("explain", "layernorm", "--show", "schedule", cwd=tmp_path).stdout.split("layernorm_backward")
+    assert "in memory: mu, rstd, y\n" in forward and "made as read: x_minus_mu, xhat\n" in forward
+
+
 def test_explain_writes_latex_and_code_that_can_be_piped(tmp_path: Path) -> None:
     source = derive("explain", "tanh", "--latex", cwd=tmp_path).stdout
     assert source.startswith("\\documentclass") and source.endswith("\\end{document}\n")

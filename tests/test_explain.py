@@ -19,7 +19,7 @@ from derive.errors import DeriveError
 from derive.ir.terms.axes import Axis, Size
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Scalar, Tensor
-from derive.pipeline import derivation_of
+from derive.pipeline import derivation_of, derive_op
 from derive.show.document import document
 from derive.show.explain import STAGES, explain, text
 
@@ -73,6 +73,36 @@ def test_each_stage_prints_alone(stage: str) -> None:
     assert len(shown.splitlines()) > 4
 
 
+def test_a_schedule_says_what_shares_a_pass_and_for_which_lengths_each_way_is() -> None:
+    forward, backward = printed("softmax", "schedule", width=200).split("  softmax_backward\n")
+    told = [
+        "    pass over ..., which threads share:\n",
+        "        over d:\n",
+        "          m[...] = amax(x[..., d], over=d)\n",
+        "          p[..., d] = ",
+        "        in memory: p\n",
+        "        a number a place: m, p_sum\n",
+        "      where size(d) < SHORT and size(...) >= many_rows(size(d)): "
+        "short rows, a bundle at a time; parallel: ...; serial: d; vectors: ...\n",
+        "      where size(d) >= WIDE and rows_together(",
+        "      where size(d) < WIDE: rows, some together, stage by stage; parallel: ...; vectors: d\n",
+        "      else: rows, one by one; parallel: ...; vectors: d\n",
+    ]
+    places = [forward.find(line) for line in told]
+    assert -1 not in places, told[places.index(-1)]
+    assert places == sorted(places)
+    assert backward.count("pass over") == 1
+
+
+def test_a_schedule_says_what_a_tile_holds() -> None:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(explain(derive_op(find("causal_attention"), "kernel"), "schedule"))
+    shown = capture.get()
+    assert "tiles along i, for each of ..., which hold p, s, s_sum, u, w; threads share them:\n" in shown
+    assert "  s_sum[i_tile, j_reach] = q[i_tile, d] @ k[j_reach, d]: rows i_tile, columns j_reach, summed d\n" in shown
+
+
 def test_code_and_latex_are_those_of_the_files() -> None:
     def bare(source: str) -> list[str]:
         return [line.rstrip() for line in source.splitlines() if line.strip()]
@@ -98,7 +128,7 @@ def test_an_unknown_stage_and_an_unknown_axis_are_refused() -> None:
         explain(derivation_of(find("tanh")), "magic")
     assert str(refused.value) == (
         "op tanh: there is no stage magic; "
-        "show one of equations, adjoint, collapse, program, saving, code, latex, specs"
+        "show one of equations, adjoint, collapse, program, saving, schedule, code, latex, specs"
     )
     with pytest.raises(DeriveError) as refused:
         printed("batchnorm", "saving", q=3)

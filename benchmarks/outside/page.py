@@ -15,7 +15,8 @@ TITLES = {
     "liger": "Liger",
 }
 COLUMNS = (
-    "problem", "expressible", "right", "statements / by hand", "saved bytes (autograd's)", "eager", "kernels",
+    "problem", "expressible", "right", "statements / by hand", "saved bytes (autograd's)", "plain", "line", "all",
+    "kernels",
 )  # fmt: skip
 NOT_YET = "not tried"
 
@@ -31,9 +32,10 @@ lengths that suit one core.
   that is held to the same.
 - **saved bytes**: what the forward keeps for its backward at the lengths that are timed, in float32, beside what
   autograd's tape keeps. Inputs count.
-- **eager**, **kernels**: the time of the derived forward and backward, as PyTorch and as C kernels, over that of
-  autograd of the same PyTorch code; below 1 is faster. Float32, one thread, all ways by turns in one process, the
-  median of the rounds' ratios.
+- **plain**, **line**, **all**, **kernels**: the time of the derived forward and backward, as PyTorch with each set of
+  instructions (`derive generate --instructions`) and as C kernels, over that of autograd of the same PyTorch code;
+  below 1 is faster. Float32, one thread, all ways by turns in one process, the median of the rounds' ratios. Sets that
+  lead to the same code have one figure.
 
 """
 
@@ -62,7 +64,7 @@ class Line:
         """What the table says of the problem, a column each."""
         name = f"{self.problem.number} {self.problem.title}"
         if self.problem.op is None:
-            return (name, f"no: {self.problem.missing.partition(':')[0]}", "", "", "", "", "")
+            return (name, f"no: {self.problem.missing.partition(':')[0]}", *[""] * 7)
         return (name, "yes", self._right(), *self._counts(), *self._time())
 
     def _right(self) -> str:
@@ -77,11 +79,12 @@ class Line:
         by_hand = found["by_hand"] or "?"
         return f"{found['statements']} / {by_hand}", f"{found['saved']:,} ({found['saved_by_autograd']:,})"
 
-    def _time(self) -> tuple[str, str]:
+    def _time(self) -> tuple[str, ...]:
         found = self.found.get("time")
         if found is None or "error" in found:
-            return (NOT_YET if found is None else "failed",) * 2
-        return f"{found['eager']:.2f}", "none" if found["kernels"] is None else f"{found['kernels']:.2f}"
+            return (NOT_YET if found is None else "failed",) * 4
+        ways = (found.get(way) for way in ("eager", "line", "all", "kernels"))
+        return tuple("none" if ratio is None else f"{ratio:.2f}" for ratio in ways)
 
     def remarks(self) -> Iterable[str]:
         """Every failure, each part's."""

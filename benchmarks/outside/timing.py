@@ -13,6 +13,7 @@ from benchmarks.kernels import native_package
 from benchmarks.outside.problem import HERE, Problem
 from benchmarks.outside.trial import arguments, forward_of, op_of, row_of, wanted
 from benchmarks.ways import AUTOGRAD, Result, Way, agree
+from derive.backends.torch.instructions import SETS
 from derive.output.live import build
 
 FEWEST = 5
@@ -20,10 +21,15 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of autograd, and what ours take as a multiple of it, the median over rounds; None without kernels."""
+    """Seconds of autograd, and what ours take as a multiple of it, the median over rounds; None without kernels.
+
+    `eager` is with the plain set of instructions, `line` and `all` with those; the same figure for the same code.
+    """
 
     seconds: float
     eager: float
+    line: float
+    all: float
     kernels: float | None
     without_kernels: str
 
@@ -51,8 +57,14 @@ def timed(problem: Problem, seconds: float) -> Timed:
 
         return run
 
-    live = build(op, proven=False)
-    ways: dict[str, Way] = {AUTOGRAD: autograd, "eager": pair((live.forward, live.backward))}
+    ways: dict[str, Way] = {AUTOGRAD: autograd}
+    first: dict[str, str] = {}  # the set that was the first to have some code
+    of = {}
+    for chosen in SETS:
+        live = build(op, proven=False, instructions=chosen)
+        of[chosen] = first.setdefault(live.source.partition("\n")[2], chosen)
+        if of[chosen] == chosen:
+            ways[chosen] = pair((live.forward, live.backward))
     source = HERE / op.source
     with native_package([op], source if source.exists() else None) as native:
         kernels = native.functions(op.name)
@@ -62,7 +74,8 @@ def timed(problem: Problem, seconds: float) -> Timed:
         times = by_turns(ways, seconds, fewest=FEWEST)
     base = times[AUTOGRAD]
     over = {name: 1 / times[name].over(base) for name in ways if name != AUTOGRAD}
-    return Timed(base.median, over["eager"], over.get("kernels"), native.missing)
+    plain, line, every = (over[of[chosen]] for chosen in SETS)
+    return Timed(base.median, plain, line, every, over.get("kernels"), native.missing)
 
 
 def _tuple(value: Any) -> tuple[Tensor, ...]:

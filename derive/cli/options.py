@@ -24,6 +24,14 @@ class Save(StrEnum):
     fused = "fused"
 
 
+class Instructions(StrEnum):
+    """Which of PyTorch's calls: formulas; also one line of a derivation; also several."""
+
+    plain = "plain"
+    line = "line"
+    all = "all"
+
+
 class Backend(StrEnum):
     """What runs: PyTorch, or C kernels for the CPU with PyTorch to fall back on."""
 

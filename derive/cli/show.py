@@ -12,7 +12,7 @@ from rich.console import Console
 from derive.catalogue import catalogue, find, load_file
 from derive.cli.options import File, Save, Saving
 from derive.cli.terminal import complain, searching
-from derive.emit import render
+from derive.emit import cheapest, render
 from derive.errors import DeriveError
 from derive.orders import gradient_op, specs, tangent_op
 from derive.pipeline import derive_op
@@ -65,7 +65,8 @@ def explain(
         print(lone_page(op, file, save.value), end="")
         return
     with searching(op) as said:
-        derivation = derive_op(op, save.value, said)
+        native = show is not None and show.value == "schedule" and save == Save.cost
+        derivation = derive_op(op, cheapest("cpu") if native else save.value, said)
     if cost:
         from derive.show.cost_report import cost_report  # PyTorch takes seconds to import
         from derive.show.cost_tables import shown

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from derive.catalogue import catalogue, find, load_file
-from derive.cli.options import Backend, File, Save, Saving
+from derive.cli.options import Backend, File, Instructions, Save, Saving
 from derive.cli.starter import write_starter
 from derive.cli.terminal import bar, complain
 from derive.emit import Rendered
@@ -30,6 +30,10 @@ def generate(
     backend: Annotated[
         Backend, typer.Option(help="What runs: PyTorch, or C compiled when first used, and PyTorch where that cannot.")
     ] = Backend.torch,
+    instructions: Annotated[
+        Instructions,
+        typer.Option(help="PyTorch's calls: of formulas, also of one line of a derivation, also of several."),
+    ] = Instructions.plain,
     step: Annotated[
         bool, typer.Option("--step", help="With --backend cpu: a whole step of gradient descent for each loss as well.")
     ] = False,
@@ -49,6 +53,8 @@ def generate(
     if order > 2:
         fix = "take --order 2; derive explain OP --order 3 shows the formulas"
         raise DeriveError("packages have derivatives of the first and second order", fix=fix)
+    if instructions is not Instructions.plain and backend is not Backend.torch:
+        raise DeriveError("--instructions are PyTorch's, and kernels call none", fix="leave out --backend")
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
     as_torch: dict[str, str] = {}
@@ -64,7 +70,8 @@ def generate(
 
         changed = write_package(
             wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
-            whole=not ops, proven=not unproven, order=order, done=rendered, told=done.told,
+            instructions=instructions.value, whole=not ops, proven=not unproven, order=order, done=rendered,
+            told=done.told,
         )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import black
 from jinja2 import Environment
 
+from derive.backends.torch.instructions import PLAIN
 from derive.emit.model import Module
 from derive.emit.module import module_of
 from derive.emit.pair import LINE_LENGTH
@@ -16,12 +17,15 @@ from derive.pipeline import Derivation
 from derive.primitives import in_c
 
 
-def render(derivation: Derivation, backend: str = "torch", workspace: bool = False, unproven: str = "") -> str:
+def render(
+    derivation: Derivation, backend: str = "torch", workspace: bool = False, unproven: str = "",
+    instructions: str = PLAIN,
+) -> str:  # fmt: skip
     """The source of one generated module, formatted; with `workspace`, a backward that fills given tensors as well.
 
     Why it is `unproven`, if it is, its first line says.
     """
-    module = replace(module_of(derivation, backend, False, workspace), unproven=unproven)
+    module = replace(module_of(derivation, backend, False, workspace, instructions), unproven=unproven)
     return _formatted(_filled("module.py.j2", m=module))
 
 
@@ -51,14 +55,15 @@ class Rendered:
 
 
 def rendered(
-    derivation: Derivation, backend: str, step: bool = False, workspace: bool = False, order: int = 1
-) -> Rendered:
+    derivation: Derivation, backend: str, step: bool = False, workspace: bool = False, instructions: str = PLAIN,
+    order: int = 1,
+) -> Rendered:  # fmt: skip
     """The files of one op: its module, and its kernels' C where the backend prints some.
 
     With `step`, a loss gets a function that is a whole step of gradient descent as well; with `workspace`, a backward
     that fills given tensors; of `order` 2, a module of its further derivatives.
     """
-    module = module_of(derivation, backend, step, workspace, order)
+    module = module_of(derivation, backend, step, workspace, instructions, order)
     return Rendered(module, files_of(module))
 
 

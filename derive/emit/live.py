@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from derive.backends.torch.instructions import PLAIN
 from derive.emit import render
 from derive.emit.memory import module_of_text
 from derive.ir.display import display
@@ -38,14 +39,15 @@ class Live:
         return display(self.derivation)
 
 
-def live(derivation: Derivation, workspace: bool, unproven: str) -> Live:
+def live(derivation: Derivation, workspace: bool, unproven: str, instructions: str = PLAIN) -> Live:
     """What was derived as functions. `unproven` says why nothing was held against autograd, "" that it was."""
     name = derivation.op.name
-    source = render(derivation, workspace=workspace, unproven=unproven)
+    source = render(derivation, workspace=workspace, unproven=unproven, instructions=instructions)
     found = vars(module_of_text(name, source))
     return Live(found[f"{name}_forward"], found[f"{name}_backward"], found[name], source, derivation)
 
 
-def live_of(op: Op, save: str = "cost", workspace: bool = False) -> Live:
+def live_of(op: Op, save: str = "cost", workspace: bool = False, instructions: str = PLAIN) -> Live:
     """What is derived of an op as functions that nothing was held against: for comparisons, and for measuring."""
-    return live(derivation_of(op) if save == "cost" else derive_op(op, save), workspace, "for a comparison")
+    made = derivation_of(op) if save == "cost" else derive_op(op, save)
+    return live(made, workspace, "for a comparison", instructions)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from derive.backends.cpu.step import rate
 from derive.backends.cpu.wrapper import Native
 from derive.backends.dependence import is_linear
+from derive.backends.torch.instructions import PLAIN, of_sets
+from derive.backends.torch.selection import with_instructions
 from derive.emit.checks import ranges, shape
 from derive.emit.header import docstring, escaped, summary
 from derive.emit.model import Field, Function, Module
@@ -30,10 +32,11 @@ KERNELS = ("FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP")
 
 
 def module_of(
-    d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False, order: int = 1
-) -> Module:
+    d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False, instructions: str = PLAIN,
+    order: int = 1,
+) -> Module:  # fmt: skip
     """What a template needs of a derivation. Raises DeriveError where the module needs a name that the op has."""
-    op = d.op
+    op, d = d.op, with_instructions(d, of_sets(instructions)) if instructions != PLAIN else d
     names = Names(d, workspace)
     title = title_of(op.name)
     pair = Pair(d, names, d.forward, d.backward, d.kept, title, f"{op.name}_forward", f"{op.name}_backward")
@@ -67,7 +70,7 @@ def module_of(
         name=op.name,
         title=title,
         source=op.source,
-        command=_command(op, backend, step, workspace),
+        command=_command(op, backend, step, workspace, instructions),
         docstring=docstring(d, [f"{f.name} {f.note}" for f in pair.saved]),
         imports=imports,
         saved=pair.saved,
@@ -157,12 +160,13 @@ def _functions(
     return tuple(map(_told, every)) if kernels.take_all else every
 
 
-def _command(op: Op, backend: str, step: bool, workspace: bool) -> str:
+def _command(op: Op, backend: str, step: bool, workspace: bool, instructions: str) -> str:
     """What a user runs to have the module made anew."""
     what = op.name if op.source.startswith("derive/ops") else f"--from {op.source}"
     options = [f"--backend {backend}"] if backend != "torch" else []
     options += ["--step"] if step else []
     options += ["--workspace"] if workspace else []
+    options += [f"--instructions {instructions}"] if instructions != PLAIN else []
     return " ".join(["derive generate", what, *options])
 
 

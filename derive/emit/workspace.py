@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from derive.backends.cpu.lengths import in_turn
 from derive.backends.cpu.statements.normal import Unsupported
-from derive.backends.cpu.wrapper import Native, parts_of, said, told
+from derive.backends.cpu.wrapper import Native, in_turn, parts_of, said, told
 from derive.backends.torch.layout import Layouts
 from derive.backends.torch.outs import into, looked_at, views_of
 from derive.backends.values import Dims, Line, is_pack

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path, PurePosixPath
 
+from derive.backends.torch.instructions import PLAIN
 from derive.collapse.stretches import Told, silent
 from derive.emit import ORDERS, Rendered, cheapest, render_init, render_orders, render_shared, rendered
 from derive.errors import DeriveError
@@ -39,6 +40,7 @@ def write_package(
     whole: bool = False,
     backend: str = "torch",
     step: bool = False,
+    instructions: str = PLAIN,
     proven: bool = True,
     order: int = 1,
     done: Callable[[Op, Rendered], None] | None = None,
@@ -69,7 +71,7 @@ def write_package(
         prove = None
         for op in ops:
             derivation = derive_op(op, cheapest(backend) if save == "cost" else save, told)
-            made = rendered(derivation, backend, step, workspace, order)
+            made = rendered(derivation, backend, step, workspace, instructions, order)
             if not proven:
                 made = made.saying("--unproven was given")
             elif any(known.get(name) != text for name, text in made.files.items()):

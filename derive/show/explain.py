@@ -23,6 +23,7 @@ from derive.collapse.autograd.saved import (
     total_bytes,
 )
 from derive.emit import render
+from derive.emit.module import module_of
 from derive.errors import DeriveError
 from derive.facts.costs.cost import work
 from derive.facts.lengths.nominal import nominal
@@ -39,13 +40,13 @@ from derive.show.report import largest
 
 
 def explain(derivation: Derivation, show: str | None = None, sizes: Mapping[str, int] | None = None) -> RenderableType:
-    """All of a derivation but its files, or one stage of it: a key of `STAGES`.
+    """All of a derivation but what is shown alone, or one stage of it: a key of `STAGES`.
 
     `sizes` are example lengths of axes for the bytes kept. Raises DeriveError for an unknown stage or axis.
     """
     if show is not None and show not in STAGES:
         raise DeriveError(f"there is no stage {show}", op=derivation.op.name, fix=f"show one of {', '.join(STAGES)}")
-    wanted = [show] if show is not None else [s for s in STAGES if s not in _FILES]
+    wanted = [show] if show is not None else [s for s in STAGES if s not in _ALONE]
     parts: list[RenderableType] = [_head(derivation)]
     for stage in wanted:
         title, body = STAGES[stage]
@@ -215,8 +216,18 @@ def _specs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:
     yield Syntax(specs(d), "python", background_color="default")
 
 
-_FILES = ("code", "latex", "specs")
-"""Stages that are files of their own."""
+def _schedule(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:
+    native = module_of(d, "cpu").native
+    assert native is not None
+    if native.why_none:
+        yield _Line(f"no kernel: {native.why_none}")
+    for kernel in native.kernels:
+        yield _Line(kernel.name, style="bold")
+        yield from (_Line(line, 2) for line in str(kernel.schedule).splitlines())
+
+
+_ALONE = ("schedule", "code", "latex", "specs")
+"""Stages that are shown alone: files of their own, and what C makes of a program."""
 
 _Stage = Callable[[Derivation, Mapping[str, int]], Iterable[RenderableType]]
 
@@ -226,6 +237,7 @@ STAGES: Mapping[str, tuple[str, _Stage]] = {
     "collapse": ("Collapse, step by step", _collapse),
     "program": ("Programs", _programs),
     "saving": ("Kept from the forward", _saving),
+    "schedule": ("Passes of the C kernels", _schedule),
     "code": ("Code", _code),
     "latex": ("LaTeX", _latex),
     "specs": ("The backward as specs", _specs),

@@ -38,7 +38,10 @@ PLAIN_WORDS = {
 OPS = [op.name for op in catalogue()]
 WORTH = sorted(name for name in OPS if len(name) >= SHORTEST and name not in notation.__all__)
 NAMES = [name for name in WORTH if name not in PLAIN_WORDS]
-SOURCES = sorted(p for p in DERIVE.rglob("*.py") if DERIVE / "ops" not in p.parents)
+CALLS = DERIVE / "backends" / "torch" / "instructions.py"
+"""The table of PyTorch's calls under their own names, each with what it computes: facts of the target, not of ops."""
+
+SOURCES = sorted(p for p in DERIVE.rglob("*.py") if DERIVE / "ops" not in p.parents and p != CALLS)
 TEMPLATES = sorted(p for p in (DERIVE.parent / "templates").rglob("*") if p.is_file())
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.backends.cpu.statements.costly import costly_first
+from derive.backends.cpu.schedule.early import costly_first
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.ir.program import AxisValue, Call, Index, Node, Num, Program, Read, Window
 from tests.derive.live import assert_alike

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from derive.backends.cpu.loops.groups import Group, grouped
+from derive.backends.cpu.schedule.groups import Group, grouped
 from derive.backends.cpu.statements.normal import Loop, Normal
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.program import Call, Node, Num, Program, Read, Window

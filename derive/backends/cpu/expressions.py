@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from derive.backends.cpu.names import length, tensor_name, variable
+from derive.backends.cpu.names import Sizes, length, tensor_name, variable
 from derive.backends.cpu.statements.normal import Normal, Unsupported
 from derive.backends.cpu.statements.signs import never_positive
 from derive.backends.cpu.work import MOST_FACTORS, whole_exponent
+from derive.backends.cpu.writer import Count
 from derive.ir.nodes.arithmetic import ONE, ZERO
 from derive.ir.nodes.walking import index_axes, walk
 from derive.ir.program import (
@@ -66,6 +67,7 @@ class Expressions:
 
     normal: Normal
     element: Callable[[Read], str | None] = lambda read: None
+    size: Sizes = length
 
     def name(self, tensor: str) -> str:
         """A tensor's name in C."""
@@ -83,8 +85,8 @@ class Expressions:
         if isinstance(node, SizeOf):
             return Text(f"(double){length(node.axis)}", _UNARY, "number")
         if isinstance(node, AxisValue):
-            counted = self.normal.places.get(node.axis)
-            return Text(counted, _SUM, "int") if counted else Text(variable(node.axis), kind="int")
+            start, here = self.normal.places.get(node.axis), variable(node.axis)
+            return Text(f"{start} + {here}", _SUM, "int") if start else Text(here, kind="int")
         if isinstance(node, Call):
             return self.call(node)
         raise Unsupported(f"{type(node).__name__.lower()} inside an expression")
@@ -213,12 +215,20 @@ class Expressions:
     def extent(self, dim: Index) -> str:
         """The length of a dimension."""
         if isinstance(dim, str):
-            return length(dim)
+            return self.size(dim)
         if isinstance(dim, Place):
             return self.integer(dim.length)
         if not isinstance(dim, Merged):
             raise Unsupported("one place inside a merge")
         return f"({' * '.join(self.extent(a) for a in dim.axes)})"
+
+    def count(self, dims: tuple[Index, ...]) -> str:
+        """How many elements a tensor of these dimensions has."""
+        return " * ".join(self.extent(d) for d in dims) or "1"
+
+    def memory(self, dims: tuple[Index, ...]) -> Count:
+        """The same for scratch memory."""
+        return lambda size, _: replace(self, size=size).count(dims)
 
     def index(self, i: Index) -> Text:
         if isinstance(i, str):
@@ -248,7 +258,7 @@ class Expressions:
     def integer(self, node: Node) -> str:
         """Whole-number arithmetic on lengths; quotients are whole, too."""
         if isinstance(node, SizeOf):
-            return length(node.axis)
+            return self.size(node.axis)
         if isinstance(node, Scal) and node.name in self.normal.starts:
             return node.name
         if isinstance(node, Num) and Fraction(node.value).denominator == 1:

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.again import made_again
-from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group, read_by, shared_with
-from derive.backends.cpu.loops.groups import Group, grouped
-from derive.backends.cpu.loops.running import print_running
+from derive.backends.cpu.loops.steps import fill, print_step, take
+from derive.backends.cpu.loops.tiles import Tiles
 from derive.backends.cpu.names import in_ascii, length
-from derive.backends.cpu.products.calls import print_product
-from derive.backends.cpu.products.chains import Chain, Step, chained, names_written
+from derive.backends.cpu.products.chains import Step, chained, names_read, names_written, with_updates
 from derive.backends.cpu.products.contractions import with_products
 from derive.backends.cpu.products.matrices import Product
-from derive.backends.cpu.products.tiles import Tiles
-from derive.backends.cpu.products.updates import with_updates
-from derive.backends.cpu.statements.costly import costly_first
-from derive.backends.cpu.statements.decimals import with_decimals
-from derive.backends.cpu.statements.masked import with_masks_last
+from derive.backends.cpu.schedule.again import made_again
+from derive.backends.cpu.schedule.early import costly_first
+from derive.backends.cpu.schedule.groups import grouped
+from derive.backends.cpu.schedule.schedule import Pass, Schedule, Tiled, scheduled, together
+from derive.backends.cpu.statements.masked import with_masks_last, without_infinite_own_pairs
 from derive.backends.cpu.statements.neighbours import join_neighbours
-from derive.backends.cpu.statements.normal import Normal, normal
-from derive.backends.cpu.statements.own_pairs import without_infinite_own_pairs
+from derive.backends.cpu.statements.normal import Normal, Running, normal
 from derive.backends.cpu.statements.places import with_places
 from derive.backends.cpu.statements.related import with_related
 from derive.backends.cpu.statements.rounded import with_rounded_products
-from derive.backends.cpu.statements.scales import with_scales
-from derive.backends.cpu.statements.spread import with_folds_spread
-from derive.backends.cpu.statements.views import without_views
-from derive.backends.cpu.writer import Writer, in_rows
+from derive.backends.cpu.statements.scales import with_decimals, with_scales
+from derive.backends.cpu.statements.views import with_folds_spread, without_views
+from derive.backends.cpu.writer import Scratch, Writer, in_rows
 from derive.contract.masked_sums import with_masked_products
 from derive.facts.lengths.nominal import ALIKE, Nominal
 from derive.ir.nodes.liveness import Results
@@ -51,6 +47,7 @@ class Kernel:
     lengths: tuple[str, ...]  # axes
     numbers: tuple[str, ...]
     live: Mapping[str, Results]  # for which results each input is read, by the loops that run for them
+    schedule: Schedule  # that it prints
 
 
 def kernel(
@@ -77,20 +74,20 @@ def kernel(
     with_folds_spread(form)
     join_neighbours(form, (a for p in places for a in p.axes))
     groups = made_again(grouped(costly_first(with_products(form), form), form), form)
-    steps = with_updates(chained(groups, form), form)
+    schedule = scheduled(with_updates(chained(groups, form), form), form, all_axes(form))
     outputs = tuple(dict.fromkeys(r for r in program.returns if r not in given))
     out, scratch, first = Writer(depth=1), Scratch(), Writer(depth=1)
     text = Expressions(form)
     for p in places:
-        scratch.take("int64_t", text.name(p.name), count(form.dims[p.name], text))
-        p.fill(form, first)
+        scratch.take("int64_t", text.name(p.name), text.memory(form.dims[p.name]))
+        fill(p, form, first)
     symbol = in_ascii(name)
-    printed = _Steps(symbol, steps, form, outputs, out, scratch, flags)
+    printed = _Steps(symbol, schedule, form, outputs, out, scratch, flags)
     printed.print()
     inputs = tuple(given)
     checks, filled = _checks(form, text, {text.name(p.name) for p in places})
-    counts = [count(form.dims[n], text) for n in outputs]
-    lines = [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.lines)]
+    counts = [text.count(form.dims[n]) for n in outputs]
+    lines = [*out.lines, *first.lines, *checks, *filled, *counts, *(n for _, _, n in scratch.pieces)]
     joined = _joined(form, lines)
     lengths = _lengths(form, [*lines, *joined])
     params = _pointers(inputs, outputs, form, text)
@@ -101,14 +98,15 @@ def kernel(
     known += [f"if (given_{length(a)} != {fixed[a]}) return BAD_INDEX;" for a in lengths if a in fixed]
     checks = [*known, *joined, *checks]
     params += ["const int threads", *(f"const double {text.name(s)}" for s in numbers)]
-    sizes = {n: count(form.dims[n], text) for n in outputs if form.dims[n]}
+    sizes = {n: text.count(form.dims[n]) for n in outputs if form.dims[n]}
     taken = ((n, f"fresh({text.name(n)}, {size} * sizeof *{text.name(n)});") for n, size in sizes.items())
     fresh = [f"if ({needed}) {call}" if (needed := printed.needed([n])) else call for n, call in taken]
-    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in read_by(printed.flat)]
+    held = [f"const real {text.name(n)}_here = *{text.name(n)};" for n in form.numbers if n in _read_by(printed.flat)]
     checks += printed.before
-    fresh = [*held, *(x.strip() for x in first.lines), *filled, *fresh]
+    fresh = [*(f"    {x}" for x in held), *first.lines, *(f"    {x}" for x in (*filled, *fresh))]
     source = "\n\n".join([*printed.functions, _function(symbol, params, checks, fresh, scratch, out)])
-    return Kernel(name, f"{source}\n\n{_in_a_row(symbol, members)}", inputs, outputs, lengths, numbers, printed.live)
+    source += f"\n\n{_in_a_row(symbol, members)}"
+    return Kernel(name, source, inputs, outputs, lengths, numbers, printed.live, schedule)
 
 
 @dataclass
@@ -116,7 +114,7 @@ class _Steps:
     """Prints the steps of a kernel, one after another."""
 
     name: str
-    steps: list[Step | Chain]
+    schedule: Schedule
     form: Normal
     outputs: tuple[str, ...]
     out: Writer
@@ -126,18 +124,24 @@ class _Steps:
     before: list[str] = field(default_factory=list)  # lines that stand before memory is taken
 
     def __post_init__(self) -> None:
-        self.flat = [x for s in self.steps for x in _parts(s)]
-        self.live = _live(self.steps, self.form.program.returns)
+        self.flat = [x for s in self.schedule.steps for x in together(s)]
+        self.live = _live([together(s) for s in self.schedule.steps], self.form.program.returns)
 
     def print(self) -> None:
         """Every step, those under an `if` that not all results need."""
-        for needed, steps in groupby(self.steps, lambda s: self.needed(n for x in _parts(s) for n in names_written(x))):
+        for needed, steps in groupby(self.schedule.steps, self._needed_for):
             if needed:
                 self.out.line()
-                with self.out.block(f"if ({needed})"):
-                    self._print(steps)
-            else:
-                self._print(steps)
+            with self.out.block(f"if ({needed})") if needed else nullcontext():
+                for step in steps:
+                    self.out.line()
+                    if isinstance(step, Tiled):
+                        self._tiles(step)
+                    else:
+                        print_step(step, self.form, self.out, self.scratch, self.outputs)
+
+    def _needed_for(self, step: Pass | Tiled | Product | Running) -> str:
+        return self.needed(n for x in together(step) for n in names_written(x))
 
     def needed(self, names: Iterable[str]) -> str:
         """Whether a result is needed that one of these tensors is for, as code; nothing where one always is."""
@@ -146,48 +150,26 @@ class _Steps:
         text = Expressions(self.form)
         return "" if not all(flags) or len(flags) == len(self.flags) else " || ".join(map(text.name, flags))
 
-    def _print(self, steps: Iterable[Step | Chain]) -> None:
-        for step in steps:
-            self.out.line()
-            if isinstance(step, Chain):
-                self._chain(step)
-            elif isinstance(step, Group):
-                print_group(plans(step, self.shared(step), self.form), self.form, self.out, self.scratch, self.outputs)
-            else:
-                self._take(step.name)
-                if isinstance(step, Product):
-                    print_product(step, self.form, self.out, self.scratch, "true" if step.adds else "")
-                else:
-                    print_running(step, self.form, self.out)
-
-    def shared(self, step: Step) -> frozenset[str]:
-        return shared_with((s for s in self.flat if s is not step), self.form)
-
-    def _take(self, name: str) -> None:
-        text = Expressions(self.form)
-        if name not in self.outputs and name not in dict(self.form.program.given):
-            self.scratch.take(self.form.type(name), text.name(name), count(self.form.dims[name], text))
-
-    def _chain(self, chain: Chain) -> None:
+    def _tiles(self, step: Tiled) -> None:
         number = len(self.functions)
-        name = f"{self.name}_tile{f'_{number + 1}' if number else ''}"
-        tiles = Tiles(chain, self.form, name, number, all_axes(self.form))
-        self.functions.append(tiles.function([self.shared(s) for s in chain.steps]))
+        tiles = Tiles(step, self.form, f"{self.name}_tile{f'_{number + 1}' if number else ''}", all_axes(self.form))
+        self.functions.append(tiles.function())
         for v in tiles.given:
-            self._take(v.tensor)
+            take(v.tensor, self.form, self.scratch, self.outputs)
         self.before += tiles.before()
         tiles.take(self.scratch)
         tiles.print(self.out)
 
 
-def _parts(step: Step | Chain) -> tuple[Step, ...]:
-    return step.steps if isinstance(step, Chain) else (step,)
+def _read_by(steps: Iterable[Step]) -> set[str]:
+    """The tensors that steps read."""
+    return set().union(*map(names_read, steps))
 
 
-def _live(steps: list[Step | Chain], returns: tuple[str, ...]) -> dict[str, Results]:
+def _live(steps: list[tuple[Step, ...]], returns: tuple[str, ...]) -> dict[str, Results]:
     """For which results each tensor is computed: of what runs together, all of them."""
-    written = [{n for x in _parts(s) for n in names_written(x)} for s in steps]
-    read = [read_by(_parts(s)) for s in steps]
+    written = [{n for x in s for n in names_written(x)} for s in steps]
+    read = [_read_by(s) for s in steps]
     live: dict[str, Results] = dict.fromkeys(set().union(*written, *read, returns), frozenset())
     for k, name in enumerate(returns):
         live[name] |= {k}
@@ -323,12 +305,11 @@ def _unconditional(node: Node | Index) -> Iterator[Read]:
 
 def _function(name: str, params: list[str], checks: list[str], fresh: list[str], scratch: Scratch, body: Writer) -> str:
     lines = [*in_rows(f"int {name}(", params, ") {"), *(f"    {c}" for c in checks)]
-    if scratch.lines:
-        sizes = " + ".join(f"bytes({n}, sizeof({kind}))" for kind, _, n in scratch.lines)
+    if scratch.pieces:
+        sizes = " + ".join(f"bytes({n}, sizeof({kind}))" for kind, _, n in scratch.pieces)
         lines += ["    // what stays inside the function", f"    char *const scratch = reserve({sizes});"]
         lines += ["    if (scratch == NULL) return NO_MEMORY;", "    char *next = scratch;", *scratch.taken()]
-    lines += [f"    {x}" for x in fresh]
-    lines += body.lines
-    if scratch.lines:
+    lines += [*fresh, *body.lines]
+    if scratch.pieces:
         lines.append("    release(scratch);")
     return "\n".join([*lines, "    return 0;", "}"])

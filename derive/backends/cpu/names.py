@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 
 from derive.ir.program import base
 
@@ -37,6 +38,10 @@ _MACROS = re.compile(r"[A-Z][A-Z0-9_]*[A-Z][A-Z0-9_]*")
 """How C's headers spell their macros, M_PI and INT64_MAX, which no list could hold all of."""
 
 
+Sizes = Callable[[str], str]
+"""What the length of an axis is called."""
+
+
 def tensor_name(tensor: str) -> str:
     """A tensor's name, with one underscore more after what C or we have for something else, so that two stay two."""
     name = in_ascii(tensor)
@@ -67,3 +72,13 @@ def variable(axis: str) -> str:
 def length(axis: str) -> str:
     """What the length of an axis is called in C."""
     return f"n_{axis_name(base(axis))}"
+
+
+def extent(axes: Iterable[str], size: Sizes = length) -> str:
+    """How many places the axes have together."""
+    return " * ".join(map(size, axes)) or "1"
+
+
+def times(*factors: str) -> str:
+    """A product, its ones left out."""
+    return " * ".join(f for f in factors if f != "1") or "1"

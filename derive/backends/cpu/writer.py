@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from derive.backends.cpu.names import Sizes, length
+
 LINE_LENGTH = 120
+
+Count = Callable[[Sizes, str], str]
+"""A number of elements, by what lengths and the number of threads are called."""
+
+
+@dataclass
+class Scratch:
+    """Memory that a function takes for itself: each piece's C type, name, number of elements, and what says that."""
+
+    pieces: dict[tuple[str, str, str], Count] = field(default_factory=dict)
+
+    def take(self, kind: str, name: str, count: Count) -> None:
+        """Memory for a tensor that several steps may write: the first of them takes it."""
+        self.pieces.setdefault((kind, name, count(length, "threads")), count)
+
+    def taken(self) -> list[str]:
+        """The lines that take it, from `next` on."""
+        return [f"    {kind} *const restrict {own} = take(&next, {n}, sizeof({kind}));" for kind, own, n in self.pieces]
 
 
 def in_rows(head: str, words: list[str], tail: str, indent: str = "    ") -> list[str]:
@@ -66,7 +86,7 @@ class Writer:
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """`head {` … `}`."""
-        self.line(f"{head} {{".lstrip())
+        self.line(f"{head} {{" if head else "{")
         self.depth += 1
         yield
         self.depth -= 1
@@ -80,6 +100,20 @@ class Writer:
         yield
         self.depth -= 1
         self.line("}")
+
+    @contextmanager
+    def blocks(
+        self, i: str, n: str, size: str, start: str = "block", stop: str = "end"
+    ) -> Iterator[None]:
+        """A loop over blocks of so many places of n, each from one variable to another."""
+        with self.block(f"for (int64_t {i}_{start} = 0; {i}_{start} < {n}; {i}_{start} += {size})"):
+            self.line(f"const int64_t {i}_{stop} = at_most({i}_{start} + {size}, {n});")
+            yield
+
+    def parallel(self, team: str, collapse: int = 1, kind: str = "static") -> None:
+        """The next loops' iterations are shared out among so many threads."""
+        together = f" collapse({collapse})" if collapse > 1 else ""
+        self.line(f"#pragma omp parallel for num_threads({team}){together} schedule({kind})")
 
     @contextmanager
     def loop(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from derive.backends.torch.instructions import in_full
 from derive.backends.torch.memory import is_whole
 from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reductions.channels import filtered
@@ -39,7 +41,7 @@ def assigned(printer: Printer, s: Assign) -> list[Line]:
     changed = any(isinstance(x, Scatter) and x.onto == s.name for x in printer.program.statements)
     if changed and not fresh and not _passed_on(printer, s):
         value = value.method("clone")
-    return [Line(value.code, printer.named(s.name), note=str(s))]
+    return [Line(value.code, printer.named(s.name), note=str(replace(s, value=in_full(s.value))))]
 
 
 def _passed_on(printer: Printer, s: Assign) -> bool:

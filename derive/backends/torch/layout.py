@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from derive.backends.convolution_roles import is_convolution
+from derive.backends.torch.instructions import is_statistic, of_several
 from derive.backends.torch.products.by_vectors import is_by_vector
 from derive.backends.torch.products.chosen import by_chosen
 from derive.backends.torch.products.distances import is_of_distances
@@ -45,7 +46,10 @@ def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], sl
         if isinstance(s, Scatter):
             out.dims[s.name] = axes
             continue
-        if isinstance(s.value, Reduce) and not is_product(s.value):
+        if of_several(s.value) is not None and isinstance(s.value, Reduce):
+            out.orders[s.name] = axes
+            out.dims[s.name] = (*axes, *(None for _ in s.value.axes if is_statistic(s.value)))
+        elif isinstance(s.value, Reduce) and not is_product(s.value):
             out.orders[s.name] = axes
             out.dims[s.name] = axes if s.name in strict or _read_alone(s, program) else _kept(s.value, axes, out)
         else:

@@ -13,6 +13,7 @@ from derive.backends.torch.chains import is_long, led, with_minus
 from derive.backends.torch.distances import DISTANCE, along_diagonals
 from derive.backends.torch.dtypes import Dtypes, is_read
 from derive.backends.torch.fusions import fused, identity, off_diagonal, triangle
+from derive.backends.torch.instructions import BY_NAME, in_full, of_several, printed
 from derive.backends.torch.joins import joined
 from derive.backends.torch.kept_above import kept_above
 from derive.backends.torch.layout import Layouts, is_product
@@ -38,11 +39,11 @@ from derive.backends.torch.reductions.shares import shares_code
 from derive.backends.torch.scalars import large_number, number_code
 from derive.backends.torch.sizes import Sizes, fixed
 from derive.backends.torch.slopes import sloped
-from derive.backends.values import Dims, Line, Value, align, is_pack, squeeze
+from derive.backends.values import Dims, Line, Value, align, is_pack, position, squeeze
 from derive.decisions import FEW
 from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.ties import told_by_sign
-from derive.ir.nodes.walking import node_axes, walk
+from derive.ir.nodes.walking import node_axes, reads, walk
 from derive.ir.program import (
     COMPARISONS,
     AxisValue,
@@ -135,8 +136,9 @@ class Printer:
         return str(self.value(node, ()).code if whole is None else whole)
 
     def named(self, name: str) -> Name:
-        """A tensor's variable."""
-        return Name(self.names.get(name, name))
+        """A tensor's variable, or that of a loop (`turn`), which no tensor has."""
+        own = self.names.get(name, name)
+        return Name(own if " " not in own else self.unused(own.replace(" ", "_").replace("'", "_")))
 
     def stored(self, name: str) -> Value:
         return Value(self.named(name), self.layouts[name])
@@ -185,9 +187,43 @@ class Printer:
 
     def at_once(self, node: Call, order: Dims) -> Value | None:
         """Several operations as one call of torch, where it has one."""
+        if node.fn in BY_NAME:
+            return self.instructed(node, order)
         in_steps = (kept_above, fused, at_one_place, sloped) if self.fuse else ()
         in_one = (triangle, off_diagonal, powers, *in_steps, identity)
         return next((v for one in in_one if (v := one(self, node, order)) is not None), None)
+
+    def instructed(self, node: Call, order: Dims) -> Value:
+        """An instruction's call, its tensors in one order of their axes."""
+        axes = node_axes(node)
+        dims = tuple(d for d in order if d in axes)
+        return align(self.owned(node, Value(self.issue(node, dims), dims)), order)
+
+    def issue(self, node: Call, dims: Dims) -> Code:
+        """The code of an instruction's call."""
+        row, _ = BY_NAME[node.fn]
+        by: dict[str, Code] = {}
+        last = dims[-sum(isinstance(a, AxisValue) for a in node.args) :]
+        for v, a in zip(row.variables, node.args, strict=False):
+            if isinstance(a, AxisValue):
+                by[v] = Text(str(position(dims, dims.index(a.axis))))
+            else:
+                by[v] = self.value(a, last if v in row.vectors.split() else dims).code
+        return printed(row, by)
+
+    def several(self, made: Call) -> list[Line]:
+        """The line of a call with several results; nothing where an earlier statement has it."""
+        row, _ = BY_NAME[made.fn]
+        of = {k: c for k, s in enumerate(self.program.statements) if (c := of_several(s.value)) is not None}
+        at = {c.fn: k for k, c in of.items() if c.fn in row.results and c.args == made.args}
+        if min(at.values()) < self.at:
+            return []
+        statements = self.program.statements
+        names = [str(self.named(statements[at[r]].name)) if r in at else "_" for r in row.results]
+        order = next(d for d in map(self.layouts.__getitem__, reads(made)) if set(d) == set(node_axes(made)))
+        notes = [str(replace(statements[k], value=in_full(statements[k].value))) for k in sorted(at.values())]
+        part_of = frozenset(at.values())
+        return [Line(self.issue(made, order), Text(", ".join(names)), note="; ".join(notes), part_of=part_of)]
 
     def call(self, node: Call, order: Dims) -> Value:
         """One operation, written over one of its arguments where that spares a large tensor."""
@@ -334,9 +370,11 @@ class Printer:
             self.long = self.fuse and is_long(statement.value, self.memory.is_large, self.spent)
             if isinstance(statement, Scatter):
                 scatter(self, statement)
+            elif (made := of_several(statement.value)) is not None:
+                self.lines += self.several(made)
             else:
                 self.lines += assigned(self, statement)
-            self.lines[before:] = (replace(line, part_of=frozenset({k})) for line in self.lines[before:])
+            self.lines[before:] = (replace(line, part_of=line.part_of | {k}) for line in self.lines[before:])
         given, indices = ({self.names.get(n, n) for n in own} for own in (dict(self.program.given), self.indices))
         return repeated_named(self.lines, given, indices, self.unused)
 

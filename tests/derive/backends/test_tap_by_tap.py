@@ -23,6 +23,12 @@ def erosion(f, x: tensor[n, h, w], b: tensor[p, q]):
 
 
 @op
+def erosion_of_a_loops_name(f, x: tensor[n, h, w], at_p: tensor[p, q]):
+    f.y[n, u, v] = amin(x[n, u + p, v + q] - at_p[p, q], over=(p, q))
+    return f.y
+
+
+@op
 def dilation(f, x: tensor[n, t], b: tensor[k]):
     """Steps, taps apart, and as many of them as an input has."""
     f.y[n, u] = amax(b[k] + x[n, 2 * u + 3 * k + 1], over=k)
@@ -78,6 +84,7 @@ def _twice(x: Tensor, b: Tensor) -> Tensor:
 CASES = [
     (erosion, lambda x, b: (_windows(x) - b).amin((-1, -2)), {"x": (2, 7, 5), "b": (3, 2)}),
     (erosion, lambda x, b: (_windows(x) - b).amin((-1, -2)), {"x": (3, 3, 2), "b": (3, 2)}),
+    (erosion_of_a_loops_name, lambda x, at_p: (_windows(x) - at_p).amin((-1, -2)), {"x": (2, 7, 5), "at_p": (3, 2)}),
     (dilation, _dilation, {"x": (2, 13), "b": (3,)}),
     (dilation, _dilation, {"x": (2, 13), "b": (1,)}),
     (twice, _twice, {"x": (2, 9), "b": (3,)}),

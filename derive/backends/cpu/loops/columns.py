@@ -6,39 +6,34 @@ sums stay accurate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from typing import ClassVar
 
-from derive.backends.cpu.loops.nests import START, Nest, extent, fold
-from derive.backends.cpu.loops.stages import Stage, Sweep
-from derive.backends.cpu.names import length, variable
-from derive.backends.cpu.statements.normal import CHANGES, Loop
+from derive.backends.cpu.loops.nests import START, Nest, fold, in_real, of_total
+from derive.backends.cpu.names import Sizes, extent, length, times, variable
+from derive.backends.cpu.schedule.stages import Stage, Sweep
+from derive.backends.cpu.statements.normal import Loop
 
 
 @dataclass
 class Columns(Nest):
-    room: ClassVar[str] = "COLUMNS"  # columns in a block at most
+    @property
+    def room(self) -> str:
+        """How many columns a block has at most."""
+        return "COLUMNS"
 
     def print(self) -> None:
         slow, _, n = self.split()
         sharing = f"threads / at_most(threads, {extent(slow)})" if slow else "threads"
         # totals add alike for any number of threads
-        self.blocks(f"columns({n}, {'1' if self.group.totals else sharing})")
+        self.in_blocks(f"columns({n}, {'1' if self.group.totals else sharing})")
 
-    def blocks(self, width: str) -> None:
-        """The blocks of so many columns, shared out among threads."""
-        (slow, _, n), out = self.split(), self.out
-        out.line(f"const int64_t width = {width};")
-        self.starts()
-        count = f"({n} + width - 1) / width"
-        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
-        with out.loop("block", "0", f"{extent(slow)} * ({count})" if slow else count):
-            if slow:
-                out.line(f"const int64_t at = block / ({count});")
-                self.decode(slow, "at")
-            out.line(f"const int64_t from = block{f' % ({count})' if slow else ''} * width;")
-            out.line(f"const int64_t to = at_most(from + width, {n});")
+    def in_blocks(self, width: str) -> None:
+        """The stages of all blocks of so many columns."""
+        self.out.line(f"const int64_t width = {width};")
+        count = f"({extent(self.plan.run)} + width - 1) / width"
+        with self.blocks("width", count, f"({count})"):
             self.stages()
 
     def stages(self) -> None:
@@ -50,10 +45,8 @@ class Columns(Nest):
                 self.notes(sweep.loops)
                 self.sweep(sweep)
 
-    @property
-    def parts(self) -> str:
-        slow, _, n = self.split()
-        return " * ".join([*([extent(slow)] if slow else []), self.blocks_of(n)])
+    def parts(self, size: Sizes = length) -> str:
+        return times(extent(self.plan.slow, size), self.blocks_of(extent(self.plan.run, size)))
 
     def blocks_of(self, n: str) -> str:
         """How many blocks so many columns are, whatever the threads."""
@@ -100,7 +93,7 @@ class Columns(Nest):
                 if s in totals:
                     self.reduce(s, f"{self.text.name(s.name)}_part")
                 elif s.changes:
-                    self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
+                    self.change(s)
                 elif s in single:
                     self.out.line(f"{self.local(s.name)}{self.at_column} = {self.right(s)};")
                     self.kept(s)
@@ -118,25 +111,22 @@ class Columns(Nest):
     def sweep(self, sweep: Sweep) -> None:
         if sweep.nested:
             (s,) = sweep.loops
-            with self.plain(self.order(sweep)):
-                self.folded(self.order(Sweep(sweep.nested, [s])), [s], [s])
+            with self.plain(sweep.axes):
+                self.folded(sweep.nested, [s], [s])
                 with self.lane():
-                    total = self.part(s, "_total")
-                    self.out.line(f"{self.stored(s)} = {'(real)' if s.kind == 'sum' else ''}{total};")
+                    self.out.line(f"{self.stored(s)} = {in_real(s, self.part(s, '_total'))};")
             return
         folds = [s for s in sweep.loops if s.is_fold and not self.group.is_total(s)]
-        self.folded(self.order(sweep), folds, sweep.loops)
+        self.folded(sweep.axes, folds, sweep.loops)
         if folds:
             for s in folds:
                 self.declare(s)
             with self.lane():
                 for s in folds:
-                    total = self.part(s, "_total")
-                    cast = "(real)" if s.kind == "sum" else ""
-                    self.out.line(f"{self.local(s.name)}{self.at_column} = {cast}{total};")
+                    self.out.line(f"{self.local(s.name)}{self.at_column} = {in_real(s, self.part(s, '_total'))};")
                     self.kept(s)
 
-    def folded(self, axes: tuple[str, ...], folds: list[Loop], loops: list[Loop]) -> None:
+    def folded(self, axes: tuple[str, ...], folds: Sequence[Loop], loops: Sequence[Loop]) -> None:
         """Loops over the inner axes, the block's columns innermost."""
         *slow, fast = axes
         i, n, out = variable(fast), length(fast), self.out
@@ -147,8 +137,7 @@ class Columns(Nest):
                 with out.loop(i, "0", n):
                     self.place(loops)
                 return
-            stack.enter_context(out.block(f"for (int64_t {i}_block = 0; {i}_block < {n}; {i}_block += ROWS)"))
-            out.line(f"const int64_t {i}_end = at_most({i}_block + ROWS, {n});")
+            stack.enter_context(out.blocks(i, n, "ROWS"))
             self.begin(folds, "_block")
             with out.loop(i, f"{i}_block", f"{i}_end"):
                 self.place(loops)
@@ -156,15 +145,15 @@ class Columns(Nest):
                 for s in folds:
                     out.line(fold(s.kind, self.part(s, "_total"), self.part(s, "_block")))
 
-    def place(self, loops: list[Loop]) -> None:
+    def place(self, loops: Sequence[Loop]) -> None:
         """One place of the inner axes, for every column of the block."""
         with self.lane():
-            self.elements(loops)
+            self.elements(loops, self.accumulate)
 
-    def begin(self, folds: list[Loop], suffix: str) -> None:
+    def begin(self, folds: Sequence[Loop], suffix: str) -> None:
         """Arrays over the block's columns that loops fold into. Totals of sums have more digits."""
         for s in folds:
-            kind = "double" if suffix == "_total" and s.kind == "sum" else "real"
+            kind = of_total(s) if suffix == "_total" else "real"
             self.out.line(f"{kind} {self.text.name(s.name)}{suffix}[{self.room}];")
         if folds:
             with self.lane():
@@ -177,3 +166,24 @@ class Columns(Nest):
 
     def accumulate(self, s: Loop) -> None:
         self.out.line(fold(s.kind, self.part(s, "_block"), self.text.real(s.value)))
+
+
+@dataclass
+class Elements(Nest):
+    """All places at once, cut into blocks that threads share, vectors along the last outer axis; nothing is inside."""
+
+    def print(self) -> None:
+        out = self.out
+        loops = [s for stage in self.plan.stages for s in stage.values]
+        self.notes(loops)
+        count = f"blocks({extent(self.plan.run)})"
+        with self.blocks("STRETCH", count, count):
+            totals = list(self.group.totals)
+            clauses = self.accumulators(totals, "_part")
+            with out.loop(variable(self.group.outer[-1]), "from", "to", f"simd{clauses}"):
+                self.elements(loops, lambda s: self.reduce(s, f"{self.text.name(s.name)}_part"))
+            for s in totals:
+                out.line(f"{self.text.name(s.name)}_parts[block] = {self.accumulated(s, '_part')};")
+
+    def parts(self, size: Sizes = length) -> str:
+        return times(extent(self.plan.slow, size), f"blocks({extent(self.plan.run, size)})")

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.contiguous import as_one, in_memory_order
-from derive.backends.cpu.loops.stages import Plan, Sweep
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.names import Sizes, extent, length, variable
+from derive.backends.cpu.schedule.ways import Way
 from derive.backends.cpu.statements.normal import CHANGES, Loop, Normal
 from derive.backends.cpu.work import calls, is_heavy, units
-from derive.backends.cpu.writer import Writer
-from derive.ir.nodes.walking import axes_along, by_axes, index_axes, walk
+from derive.backends.cpu.writer import Count, Writer
+from derive.ir.nodes.walking import axes_along, by_axes
 from derive.ir.program import Read
 
 START = {"sum": "0", "amax": "-INFINITY", "amin": "INFINITY"}
 SIGNS = {"sum": "+", "amax": "max", "amin": "min"}
+Accumulate = Callable[[Loop], None]
 MERGE = {"sum": "add_up", "amax": "largest", "amin": "smallest"}  # what folds parts in memory
 
 
 @dataclass
 class Nest:
-    """Prints one planned group; rows, columns and flat loops are its three shapes."""
+    """Prints one way in which a pass runs."""
 
-    plan: Plan
+    way: Way
     normal: Normal
     out: Writer
     here: set[str] = field(default_factory=set)  # tensors in memory whose element a variable holds as well
     indices: dict[Read, str] = field(default_factory=dict)  # indices that variables hold
 
     def __post_init__(self) -> None:
-        self.group = self.plan.group
+        self.plan, self.group = self.way.plan, self.way.plan.group
         self.text = Expressions(self.normal, self.element)
         self.outer = frozenset(self.group.outer)
 
@@ -40,10 +40,13 @@ class Nest:
         """Write the loops."""
         raise NotImplementedError
 
-    @property
-    def parts(self) -> str:
+    def parts(self, size: Sizes = length) -> str:
         """In how many parts a total over the outer axes is taken."""
         raise NotImplementedError
+
+    def scratch(self) -> Iterator[tuple[str, str, Count]]:
+        """Type, name and length of memory that no tensor's is."""
+        yield from ()
 
     @property
     def work(self) -> str:
@@ -54,11 +57,29 @@ class Nest:
         return f"{cost} * {extent(largest)}" if cost > 1 else extent(largest)
 
     def split(self) -> tuple[tuple[str, ...], str, str]:
-        """The outer axes before the last, the last one, and its places: all, where memory has them as one axis."""
-        *slow, fast = self.group.outer
-        if slow and as_one(self.group.outer, self.group.loops, self.normal):
-            return (), fast, extent(self.group.outer)
-        return tuple(slow), fast, length(fast)
+        """The outer axes before those that are one in memory, the last one, and how many places it counts through."""
+        return self.plan.slow, self.group.outer[-1], extent(self.plan.run)
+
+    @property
+    def team(self) -> str:
+        """How many threads are worth it."""
+        return f"team(threads, {self.work})"
+
+    @contextmanager
+    def blocks(self, size: str, count: str, factor: str) -> Iterator[None]:
+        """So many blocks of places that are one in memory, for each place before those, shared out among threads; the
+        `factor` is their count in a product.
+        """
+        (slow, _, n), out = self.split(), self.out
+        self.starts()
+        out.parallel(self.team)
+        with out.loop("block", "0", f"{extent(slow)} * {factor}" if slow else count):
+            if slow:
+                out.line(f"const int64_t at = block / {factor};")
+                decode(out, slow, "at")
+            out.line(f"const int64_t from = block{f' % {factor}' if slow else ''} * {size};")
+            out.line(f"const int64_t to = at_most(from + {size}, {n});")
+            yield
 
     def starts(self) -> None:
         """The places on the outer axes that the last of them counts on with."""
@@ -121,26 +142,21 @@ class Nest:
 
     # --- one element ---------------------------------------------------------------------------------------
 
-    def elements(self, loops: list[Loop]) -> None:
-        """The statements of a sweep for one element."""
-        found = self.computed(loops)
+    def elements(self, loops: Sequence[Loop], accumulate: Accumulate) -> None:
+        """The statements of a sweep for one element; `accumulate` prints one more of a fold."""
+        found = self.plan.computed(loops)
         last = [] if any(s.changes for s in found) else self._stored_last(found)
         for s in found:
             if s in last:
                 self.out.line(f"const {self.type(s.name)} {self.local(s.name)} = {self.right(s)};")
                 self.here.add(s.name)
             else:
-                self._element(s)
+                self._element(s, accumulate)
         for s in last:
             self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
         self.here -= {s.name for s in loops if not self.is_value(s.name)}
 
-    def computed(self, loops: list[Loop]) -> list[Loop]:
-        """These loops, and those of what is computed where they read it."""
-        wanted = self.wanted(loops)
-        return [s for s in self.group.loops if s in loops or s.name in wanted]
-
-    def _stored_last(self, loops: list[Loop]) -> list[Loop]:
+    def _stored_last(self, loops: Sequence[Loop]) -> list[Loop]:
         """What goes to memory when the rest is computed: who cannot tell memory apart reads what is read again anew.
 
         With it goes what is known of that: a function that both statements need would be computed twice.
@@ -153,30 +169,19 @@ class Nest:
                 found.append(s)
         return found
 
-    def wanted(self, loops: list[Loop]) -> set[str]:
-        """What is computed where it is read, of all that these loops read."""
-        found: set[str] = set()
-        pending = [r.name for s in loops for r in s.reads()]
-        while pending:
-            name = pending.pop()
-            if self.plan.place.get(name) == "element" and name not in found:
-                found.add(name)
-                pending += [n.name for n in walk(self.plan.written[name].value) if isinstance(n, Read)]
-        return found
-
-    def _element(self, s: Loop) -> None:
+    def _element(self, s: Loop, accumulate: Accumulate) -> None:
         if s.is_fold:
-            self.accumulate(s)
+            accumulate(s)
         elif s.changes:
-            self.out.line(fold(CHANGES[s.kind], self.stored(s), self.text.real(s.value)))
+            self.change(s)
         elif self.plan.place[s.name] in ("element", "value"):
             self.out.line(f"const {self.type(s.name)} {self.text.name(s.name)} = {self.right(s)};")
         else:
             self.keep(s)
 
-    def accumulate(self, s: Loop) -> None:
-        """One more element of a fold, in the sweep's accumulator; a total adds to memory of its chunk."""
-        self.out.line(fold(s.kind, self.stored(s), self.text.real(s.value)))
+    def change(self, s: Loop) -> None:
+        """One more value in what stands in memory."""
+        self.out.line(fold(CHANGES.get(s.kind, s.kind), self.stored(s), self.text.real(s.value)))
 
     def reduce(self, s: Loop, into: str) -> None:
         """One more element of a fold in a form that becomes vectors; what is not a number is noted aside."""
@@ -188,7 +193,7 @@ class Nest:
         self.out.line(f"{into} = {name}_new {'>' if s.kind == 'amax' else '<'} {into} ? {name}_new : {into};")
         self.out.line(f"{name}_nan |= {name}_new != {name}_new;")
 
-    def accumulators(self, folds: list[Loop], suffix: str) -> str:
+    def accumulators(self, folds: Sequence[Loop], suffix: str) -> str:
         """Declares what a vector loop folds into, and gives the loop's clauses."""
         clauses = ""
         for s in folds:
@@ -217,29 +222,10 @@ class Nest:
 
     # --- loops ---------------------------------------------------------------------------------------------
 
-    def notes(self, loops: list[Loop]) -> None:
+    def notes(self, loops: Sequence[Loop]) -> None:
         """The equations that a sweep computes."""
-        for note in dict.fromkeys(line for s in self.computed(loops) for line in s.note.split("\n")):
+        for note in dict.fromkeys(line for s in self.plan.computed(loops) for line in s.note.split("\n")):
             self.out.comment(note)
-
-    def order(self, sweep: Sweep) -> tuple[str, ...]:
-        """The axes of a sweep, the fastest last.
-
-        Of a window that is added in that is the longest, and its others come before what else moves in windows: two
-        additions to overlapping vectors would wait for each other.
-        """
-        if sweep.first:
-            return sweep.axes
-        order = in_memory_order(sweep.axes, sweep.loops)
-        for s in sweep.loops:
-            last = index_axes(s.slots[-1]) if s.changes and s.slots else ()
-            if len(last) > 1 and set(last) <= set(order):
-                place = self.normal.nominal.longest(last)
-                moving = {a for i in s.slots if len(index_axes(i)) > 1 for a in index_axes(i)}
-                taps = tuple(a for a in last if a != place)
-                rest = (a for a in order if a in moving and a not in last)
-                order = (*(a for a in order if a not in moving), *taps, *rest, place)
-        return order
 
     @contextmanager
     def plain(self, axes: tuple[str, ...]) -> Iterator[None]:
@@ -250,9 +236,9 @@ class Nest:
             yield
 
     @contextmanager
-    def indices_first(self, fast: str, loops: list[Loop]) -> Iterator[None]:
+    def indices_first(self, fast: str, loops: Sequence[Loop]) -> Iterator[None]:
         """What chooses rows that vectors run along, read before: GCC would gather what lies side by side."""
-        chosen = [i for s in self.computed(loops) for r in (Read(s.name, s.slots), *s.reads()) for i in r.index]
+        chosen = [i for s in self.plan.computed(loops) for r in (Read(s.name, s.slots), *s.reads()) for i in r.index]
         reads = dict.fromkeys(i for i in chosen if isinstance(i, Read) and by_axes(i) and fast not in i.index)
         with self.out.block("") if reads else nullcontext():
             for i in reads:
@@ -263,9 +249,6 @@ class Nest:
             yield
             self.indices.clear()
 
-    def decode(self, axes: tuple[str, ...], at: str) -> None:
-        decode(self.out, axes, at)
-
 
 def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> None:
     """The places on several axes from one number, which stay as they are or are counted on."""
@@ -275,9 +258,14 @@ def decode(out: Writer, axes: tuple[str, ...], at: str, stays: bool = True) -> N
         out.line(f"{'const ' if stays else ''}int64_t {variable(a)} = {f'{whole} % {length(a)}' if k else whole};")
 
 
-def extent(axes: tuple[str, ...]) -> str:
-    """How many places the axes have together."""
-    return " * ".join(length(a) for a in axes) or "1"
+def of_total(s: Loop) -> str:
+    """The type of what a fold's parts are put together in: sums have more digits there."""
+    return "double" if s.kind == "sum" else "real"
+
+
+def in_real(s: Loop, total: str) -> str:
+    """A total as an element."""
+    return f"(real){total}" if s.kind == "sum" else total
 
 
 def fold(kind: str, into: str, value: str) -> str:
@@ -285,3 +273,28 @@ def fold(kind: str, into: str, value: str) -> str:
     if kind == "sum":
         return f"{into} += {value};"
     return f"{into} = {'larger' if kind == 'amax' else 'smaller'}({into}, {value});"
+
+
+# --- one vector after another, of which the last overlaps the one before ---------------------------------------
+
+
+@contextmanager
+def overlapping(out: Writer, n: str, first: str = "first") -> Iterator[None]:
+    """Blocks of one vector up to place n, which is no less: each begins at `first`, and only the last one overlaps."""
+    with out.loop("block", "0", f"({n} + LANES - 1) / LANES"):
+        out.line(f"const int64_t {first} = at_most(block * LANES, {n} - LANES);")
+        yield
+
+
+@contextmanager
+def lanes(out: Writer, axis: str) -> Iterator[None]:
+    """The places of such a block, which are a vector's lanes; those before `done` belong to the block before."""
+    out.line("const int done = (int)(block * LANES - first);")
+    with out.loop("lane", "0", "LANES", "simd", "int"):
+        out.line(f"const int64_t {variable(axis)} = first + lane;")
+        yield
+
+
+def in_vectors(axis: str) -> str:
+    """Where rows are so long that they are a vector at least, and no so long that one more would not show."""
+    return f"{length(axis)} >= LANES && {length(axis)} < 2 * SPAN"

@@ -12,80 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from derive.backends.cpu.loops.groups import Group
-from derive.backends.cpu.loops.nests import START, Nest, decode, extent, fold
-from derive.backends.cpu.loops.stages import Plan
-from derive.backends.cpu.names import length, variable
-from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.backends.cpu.work import calls, is_heavy
-from derive.ir.nodes.walking import axes_along, node_axes, walk
-from derive.ir.program import AxisValue, Merged, Read
+from derive.backends.cpu.loops.nests import START, Nest, decode, fold, in_real, of_total
+from derive.backends.cpu.names import Sizes, extent, length, times, variable
+from derive.backends.cpu.schedule import ways
+from derive.backends.cpu.statements.normal import Loop
+from derive.backends.cpu.writer import Count
+from derive.ir.nodes.walking import axes_along, walk
+from derive.ir.program import AxisValue, Read
 
 _ALL = "TILE_ROWS * TILE_COLUMNS"
 _MOST = 2  # folds whose sums fit the registers
 
 
-def pair_tiles(group: Group, form: Normal, outside: frozenset[str]) -> tuple[tuple[type[PairTiles], Plan], ...]:
-    """The same loops in tiles along the last two axes of what they fold to, vectors along either, if they can be."""
-    folds = [s for s in group.loops if s.is_fold]
-    if not 0 < len(folds) <= _MOST or len(folds[0].free) < 2 or len(folds[0].over) != 1:
-        return ()
-    *slow, row, lane = folds[0].free
-    upright = _in_tiles(group, form, outside, (*slow, row, lane))
-    turned = _in_tiles(group, form, outside, (*slow, lane, row))
-    return tuple((kind, plan) for kind, plan in ((PairTiles, upright), (TurnedTiles, turned)) if plan)
-
-
-def _in_tiles(group: Group, form: Normal, outside: frozenset[str], outer: tuple[str, ...]) -> Plan | None:
-    folds = [s for s in group.loops if s.is_fold]
-    over = folds[0].over
-    own = replace(group, outer=outer, lane=outer[-1])
-    if any(s.over != over or set(s.free) != set(outer) for s in folds) or set(outer) & set(over):
-        return None
-    inside = [s for s in group.loops if own.inner(s)]
-    after = [s for s in group.loops if s not in inside]
-    elements = [s for s in inside if s not in folds]
-    early = not {r.name for s in inside for r in s.reads()} & {s.name for s in folds}
-    if not (early and all(_is_element(s, outside) for s in elements)) or not _come_after(after, inside, group, own):
-        return None
-    if any(map(is_heavy, (call for s in inside for call in calls(s.value)))) or not _pairs(inside, own, over[0], form):
-        return None
-    place = {s.name: "element" for s in elements}
-    place |= {s.name: "memory" if s.name in outside or group.is_total(s) else "value" for s in (*folds, *after)}
-    return Plan(own, (), place, {s.name: s for s in group.loops})
-
-
-def _is_element(loop: Loop, outside: frozenset[str]) -> bool:
-    return loop.kind == "set" and loop.name not in outside
-
-
-def _come_after(after: list[Loop], inside: list[Loop], group: Group, own: Group) -> bool:
-    """Whether the rest are single values that folds do not read, each set once."""
-    read = {r.name for s in inside for r in s.reads()}
-    names = [s.name for s in group.loops]
-    single = all(s.kind == "set" and set(s.free) == set(own.outer) and s.name not in read for s in after)
-    return single and len(set(names)) == len(names) and (not after or set(group.outer) == set(own.outer))
-
-
-def _pairs(inside: list[Loop], own: Group, over: str, form: Normal) -> bool:
-    """Whether all that is read lies along one side or the other, or is one number for each pair."""
-    *_, row, lane = own.outer
-    made = {s.name for s in inside}
-    reads = {r for s in inside for r in s.reads() if r.name not in made}
-    others = form.integers | form.booleans | set(form.numbers)
-    plain = all(isinstance(i, str) or (isinstance(i, Merged) and all(isinstance(a, str) for a in i.axes))
-                for r in reads for i in r.index)  # fmt: skip
-    if not plain or any(r.name in others - set(form.numbers) for r in reads):
-        return False
-    axes = [set(node_axes(r)) for r in reads]
-    sides = [any({side, over} <= a for a in axes) for side in (row, lane)]
-    return all(sides) and not any({row, lane, over} <= a for a in axes)
-
-
 @dataclass
 class PairTiles(Nest):
+    """Tiles, or `turned` ones, with the axis that is last in memory down them, be it shorter than they are high: its
+    last place is then computed several times.
+    """
+
+    way: ways.PairTiles
     named: dict[Read, str] = field(default_factory=dict)  # how the sweep reads what it needs
 
     def __post_init__(self) -> None:
@@ -107,26 +54,23 @@ class PairTiles(Nest):
             return "here"
         return "tile" if self.row in axes else "packed"
 
-    @property
-    def test(self) -> str:
-        """The condition under which this form is better: there are whole tiles, and enough of them for a strip."""
-        return f"{length(self.row)} >= TILE_ROWS && {length(self.lane)} >= TILE_COLUMNS"
-
     def c(self, read: Read) -> str:
         """What is read, under a name of its own."""
         same = [r for r in self.kinds if r.name == read.name and self.kinds[r] == self.kinds[read]]
         number = f"_{same.index(read) + 1}" if len(same) > 1 else ""
         return f"{self.text.name(read.name)}{number}_{self.kinds[read]}"
 
-    def packed(self) -> Iterator[tuple[Read, str]]:
-        """What is laid out for a strip, and how many elements that is."""
-        for r in self.memory:
-            yield r, f"{length(self.over)} * TILE_COLUMNS" if self.over in axes_along(r.index) else "TILE_COLUMNS"
+    def packed(self, read: Read, size: Sizes = length) -> str:
+        """How many elements of it are laid out for a strip."""
+        return times(extent((self.over,) if self.over in axes_along(read.index) else (), size), "TILE_COLUMNS")
 
-    def scratch(self) -> Iterator[tuple[str, str, str]]:
+    def scratch(self) -> Iterator[tuple[str, str, Count]]:
         """Type, name and length of the memory of all threads for that."""
-        for r, count in self.packed():
-            yield "real", self.memory[r], f"threads * ({count})"
+        for r in self.memory:
+            yield "real", self.memory[r], self._strips(r)
+
+    def _strips(self, read: Read) -> Count:
+        return lambda size, threads: f"{threads} * ({self.packed(read, size)})"
 
     def print(self) -> None:
         out, slow = self.out, tuple(self.slow)
@@ -134,15 +78,15 @@ class PairTiles(Nest):
         out.line(f"const int64_t slices = ({length(self.lane)} + TILE_COLUMNS - 1) / TILE_COLUMNS;")
         out.line(f"const int64_t heaps = ({length(self.row)} + TILE_ROWS - 1) / TILE_ROWS;")
         out.line(f"const int64_t shares = {every} < 4 * threads ? at_most(threads, heaps) : 1;")
-        out.line(f"#pragma omp parallel for num_threads(team(threads, {self.work})) schedule(static)")
+        out.parallel(self.team)
         with out.loop("task", "0", f"{every} * shares"):
             out.line("const int64_t share = task % shares, slice = task / shares % slices;")
             if slow:
                 out.line("const int64_t at = task / shares / slices;")
                 decode(out, slow, "at")
             out.line(f"const int64_t from = at_most(slice * TILE_COLUMNS, {length(self.lane)} - TILE_COLUMNS);")
-            for r, count in self.packed():
-                self.pack(r, count)
+            for r in self.memory:
+                self.pack(r)
             with out.loop("heap", "heaps * share / shares", "heaps * (share + 1) / shares"):
                 out.line(f"const int64_t first = {self.first};")
                 self.notes(self.folds)
@@ -153,21 +97,22 @@ class PairTiles(Nest):
     @property
     def first(self) -> str:
         """The first row of a tile."""
-        return f"at_most(heap * TILE_ROWS, {length(self.row)} - TILE_ROWS)"
+        first = f"at_most(heap * TILE_ROWS, {length(self.row)} - TILE_ROWS)"
+        return f"at_least({first}, 0)" if self.way.turned else first
 
     @property
     def here_on(self) -> str:
         """Which place a row of a tile is."""
-        return "first + row"
+        return f"at_most(first + row, {length(self.row)} - 1)" if self.way.turned else "first + row"
 
     @property
     def work(self) -> str:
         return extent((*self.group.outer, self.over))
 
-    def pack(self, read: Read, count: str) -> None:
+    def pack(self, read: Read) -> None:
         """What lies along the strip, its places side by side."""
         out, c = self.out, self.c(read)
-        out.line(f"real *const {c} = {self.memory[read]} + omp_get_thread_num() * ({count});")
+        out.line(f"real *const {c} = {self.memory[read]} + omp_get_thread_num() * ({self.packed(read)});")
         inner = (self.over,) if self.over in axes_along(read.index) else ()
         with self.plain(inner), out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
             out.line(f"const int64_t {variable(self.lane)} = from + lane;")
@@ -181,10 +126,8 @@ class PairTiles(Nest):
         out, k = self.out, variable(self.over)
         self.wide()
         for s in self.folds:
-            kind = "double" if s.kind == "sum" else "real"
-            self.begin(s, "total", kind)
-        with out.block(f"for (int64_t {k}_block = 0; {k}_block < {length(self.over)}; {k}_block += STEPS)"):
-            out.line(f"const int64_t {k}_end = at_most({k}_block + STEPS, {length(self.over)});")
+            self.begin(s, "total", of_total(s))
+        with out.blocks(k, length(self.over), "STEPS"):
             for s in self.folds:
                 self.begin(s, "block", "real")
             with out.loop(k, f"{k}_block", f"{k}_end"):
@@ -223,7 +166,7 @@ class PairTiles(Nest):
             with out.loop("lane", "0", "TILE_COLUMNS", "simd", "int"):
                 if any(isinstance(n, AxisValue) and n.axis == self.lane for s in self.inside for n in walk(s.value)):
                     out.line(f"const int64_t {variable(self.lane)} = from + lane;")
-                self.elements(self.inside)
+                self.elements(self.inside, self.accumulate)
             self.named = {}
 
     def at(self, read: Read) -> str:
@@ -256,31 +199,11 @@ class PairTiles(Nest):
         """What has been folded, and what is made of it."""
         with self.places():
             for s in self.folds:
-                cast = "(real)" if s.kind == "sum" else ""
-                total = f"{cast}{self.text.name(s.name)}_total[row * TILE_COLUMNS + lane]"
-                self.out.line(f"const real {self.local(s.name)} = {total};")
+                total = f"{self.text.name(s.name)}_total[row * TILE_COLUMNS + lane]"
+                self.out.line(f"const real {self.local(s.name)} = {in_real(s, total)};")
                 if self.plan.place[s.name] == "memory":
                     self.out.line(f"{self.stored(s)} = {self.local(s.name)};")
                     self.here.add(s.name)
             for s in self.after:
-                self._element(s)
+                self._element(s, self.accumulate)
             self.here.clear()
-
-
-@dataclass
-class TurnedTiles(PairTiles):
-    """Tiles with the axis that is last in memory down them, be it shorter than they are high: its last place is then
-    computed several times.
-    """
-
-    @property
-    def test(self) -> str:
-        return f"{length(self.lane)} >= TILE_COLUMNS && {length(self.row)} < TILE_COLUMNS"
-
-    @property
-    def first(self) -> str:
-        return f"at_least({super().first}, 0)"
-
-    @property
-    def here_on(self) -> str:
-        return f"at_most(first + row, {length(self.row)} - 1)"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.nests import START, extent, fold
-from derive.backends.cpu.names import length, variable
+from derive.backends.cpu.loops.nests import START, fold
+from derive.backends.cpu.names import extent, length, variable
 from derive.backends.cpu.statements.normal import Normal, Running
 from derive.backends.cpu.writer import Writer
 from derive.ir.nodes.walking import axes_along
@@ -36,17 +36,12 @@ class _Printed:
         out.comment(self.step.note)
         nested = len(self.others) + (lane is not None)
         if nested:
-            together = f" collapse({nested})" if nested > 1 else ""
-            out.line(
-                f"#pragma omp parallel for num_threads(team(threads, 4 * {self.count})){together} schedule(static)"
-            )
+            out.parallel(f"team(threads, 4 * {self.count})", nested)
         with ExitStack() as stack:
             for a in self.others:
                 stack.enter_context(out.loop(variable(a), "0", length(a)))
             if lane is not None:
-                i, n = variable(lane), length(lane)
-                stack.enter_context(out.block(f"for (int64_t {i}_from = 0; {i}_from < {n}; {i}_from += SPAN)"))
-                out.line(f"const int64_t {i}_to = at_most({i}_from + SPAN, {n});")
+                stack.enter_context(out.blocks(variable(lane), length(lane), "SPAN", "from", "to"))
             elif not nested:
                 stack.enter_context(out.block(""))
             self._declare("double" if self.scan.kind == "sum" else "real", "total", START[self.scan.kind])

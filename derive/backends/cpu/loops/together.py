@@ -8,127 +8,36 @@ come from memory come faster one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
-from derive.backends.cpu.loops.contiguous import as_one
-from derive.backends.cpu.loops.nests import extent
-from derive.backends.cpu.loops.rows import Rows
-from derive.backends.cpu.loops.stages import Plan, Sweep
-from derive.backends.cpu.loops.vectors import FOUR, Width
-from derive.backends.cpu.names import variable
-from derive.backends.cpu.statements.normal import Loop, Normal
-from derive.backends.cpu.work import calls, is_heavy
-from derive.ir.nodes.walking import axes_along
-from derive.ir.program import Read
-
-
-@dataclass
-class Part:
-    """What is done of one row before it is the next row's turn: values, sweeps, and the values that these end in."""
-
-    before: list[Loop]
-    sweeps: list[Sweep]
-    after: list[Loop] = field(default_factory=list)
-
-    @property
-    def folds(self) -> Iterator[Loop]:
-        return (s for sweep in self.sweeps for s in sweep.loops if s.is_fold)
-
-
-def together(plan: Plan, form: Normal) -> bool:
-    """Whether rows are folded before a later stage goes through them, and lie one after another."""
-    group, parts = plan.group, _parts(plan)
-    if not group.outer or (len(group.outer) > 1 and not as_one(group.outer, group.loops, form)):
-        return False
-    folded = any(not group.is_total(s) for part in parts[:-1] for s in part.folds)
-    return folded and not any(sweep.nested or sweep.first for part in parts for sweep in part.sweeps)
-
-
-def _parts(plan: Plan) -> list[Part]:
-    """The stages, each with the values that the next would begin with: they too wait for what the row has folded."""
-    parts: list[Part] = []
-    for stage in plan.stages:
-        sweeps = [x for x in stage.sweeps if any(plan.place[s.name] != "element" for s in x.loops)]
-        if parts and parts[-1].sweeps:
-            parts[-1].after += stage.values
-            parts += [Part([], sweeps)] if sweeps else []
-        elif parts:
-            parts[-1].before += stage.values
-            parts[-1].sweeps += sweeps
-        else:
-            parts.append(Part(list(stage.values), sweeps))
-    return [x for part in parts for x in _costly_apart(part)]
-
-
-def _costly_apart(part: Part) -> list[Part]:
-    """The part, and from the first costly function of a row's value on what it ends in: vectors run along the rows."""
-    costly = [k for k, s in enumerate(part.after) if any(map(is_heavy, calls(s.value)))]
-    if not costly or any(s.changes for s in part.after[costly[0] :]):
-        return [part]
-    first = costly[0]
-    return [replace(part, after=part.after[:first]), Part(part.after[first:], [])]
+from derive.backends.cpu.loops.rows import FOUR, ONE, Rows
+from derive.backends.cpu.names import Sizes, extent, length, variable
+from derive.backends.cpu.schedule import ways
 
 
 @dataclass
 class RowsTogether(Rows):
+    way: ways.RowsTogether
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.in_order = _parts(self.plan)
+        assert self.way.at_once is not None
+        self.at_once = self.way.at_once
+        self.width = FOUR if self.way.vectors > 1 else ONE
         self.at = f"{variable(self.group.outer[-1])} - first"  # which of the rows it is
 
     # --- which rows ----------------------------------------------------------------------------------------
 
-    @property
-    def test(self) -> str:
-        """The condition under which this form is better."""
-        return f"{self.run} < WIDE"
-
-    @property
-    def longest(self) -> Sweep:
-        """The sweep over the most axes."""
-        return max((x for part in self.in_order for x in part.sweeps), key=lambda x: len(x.axes))
-
-    @property
-    def run(self) -> str:
-        """How many elements of a row lie side by side."""
-        return extent(self.side_by_side(self.longest))
-
-    def side_by_side(self, sweep: Sweep) -> tuple[str, ...]:
-        """The axes of a sweep that one loop counts through."""
-        order = self.order(sweep)
-        return order if as_one(order, self.computed(sweep.loops), self.normal) else order[-1:]
-
-    def sums_rows(self, sweep: Sweep) -> bool:
-        return any(s.is_fold and not self.group.is_total(s) for s in sweep.loops)
-
-    def how_many(self, rows: str = "") -> str:
-        """The rows that are taken together: as many as stay in the cache with all that is read and written of them."""
-        axes = self.longest.axes
-        loops = [s for part in self.in_order for x in part.sweeps for s in self.computed(x.loops)]
-        written = [Read(s.name, s.slots) for s in loops if self.plan.place[s.name] in ("memory", "buffer")]
-        inside = {name for name, place in self.plan.place.items() if place == "element"}
-        whole = [r for r in (*(r for s in loops for r in s.reads()), *written) if r.name not in inside]
-        along = {r.name for r in whole if {*self.outer, *axes} <= set(axes_along(r.index))}
-        size = f"{max(1, len(along))} * {extent(axes)}"
-        return f"rows_together({size}, {self.run}, {rows or extent(self.group.outer)}, {self.most})"
-
-    @property
-    def most(self) -> str:
-        """How many rows are taken together at most: as many as fill a vector, where vectors run along them."""
-        return "ABREAST" if any(not part.sweeps for part in self.in_order[1:]) else "TOGETHER"
-
     def shared_out(self, pragma: str) -> None:
         out, n = self.out, extent(self.group.outer)
-        out.line(f"const int64_t few = {self.how_many()};")
+        out.line(f"const int64_t few = {self.at_once.said(length)};")
         out.line(f"{pragma} schedule(static)")
         with out.loop("block", "0", f"({n} + few - 1) / few"):
             out.line(f"const int64_t first = block * few, last = at_most(first + few, {n});")
             self.few()
 
     def rows(self, start: str, stop: str) -> None:
-        self.out.line(f"const int64_t few = {self.how_many()};")
+        self.out.line(f"const int64_t few = {self.at_once.said(length)};")
         with self.out.block(f"for (int64_t first = {start}; first < {stop}; first += few)"):
             self.out.line(f"const int64_t last = at_most(first + few, {stop});")
             self.few()
@@ -139,12 +48,12 @@ class RowsTogether(Rows):
         """The stages, each of all the rows."""
         self.starts()
         known: dict[str, str] = {}  # what an earlier stage has of a row, and where it stands
-        for k, part in enumerate(self.in_order):
-            later = {n for p in self.in_order[k + 1 :] for n in self.read(p)}
+        for k, part in enumerate(self.way.parts):
+            later = {n for p in self.way.parts[k + 1 :] for n in self.read(p)}
             made = [n for n in self.made(part) if n in later]
             arrays = {n: f"{self.local(n)}_few" for n in made if self.plan.place[n] == "value"}
             for name, array in arrays.items():
-                self.out.line(f"{self.type(name)} {array}[{self.most}];")
+                self.out.line(f"{self.type(name)} {array}[{self.at_once.most}];")
             sums = [f" reduction(+ : {self.stored(s)})" for s in part.before if self.is_number(s)]
             pragma = f"simd{''.join(sums)}" if k and not part.sweeps else ""
             with self.out.loop(variable(self.group.outer[-1]), "first", "last", pragma):
@@ -160,7 +69,7 @@ class RowsTogether(Rows):
             known |= {n: self.stored(self.plan.written[n]) for n in made if n in self.here}
             self.here.clear()
 
-    def recall(self, part: Part, known: dict[str, str]) -> None:
+    def recall(self, part: ways.Part, known: dict[str, str]) -> None:
         """Where a stage's row is kept, and variables that hold what earlier stages have of the row."""
         used = self.read(part)
         touched = used | {s.name for s in (*part.before, *part.after, *(s for x in part.sweeps for s in x.loops))}
@@ -171,44 +80,22 @@ class RowsTogether(Rows):
             self.out.line(f"const {self.type(name)} {self.local(name)} = {known[name]};")
             self.here |= {name} if self.plan.place[name] == "memory" else set()
 
-    def made(self, part: Part) -> list[str]:
+    def made(self, part: ways.Part) -> list[str]:
         """The values, one a row, that a stage computes."""
         loops = (*part.before, *part.after, *part.folds)
         own = (s for s in loops if not s.changes and not self.in_parts(s) and not self.group.is_total(s))
         return [n for n in dict.fromkeys(s.name for s in own) if self.plan.place[n] in ("value", "memory")]
 
-    def read(self, part: Part) -> set[str]:
+    def read(self, part: ways.Part) -> set[str]:
         """The tensors that a stage reads."""
-        loops = (*part.before, *part.after, *(s for x in part.sweeps for s in self.computed(x.loops)))
+        loops = (*part.before, *part.after, *(s for x in part.sweeps for s in self.plan.computed(x.loops)))
         return {r.name for s in loops for r in s.reads()}
 
     # --- memory and sums -------------------------------------------------------------------------------------
 
-    def row(self, name: str) -> str:
-        return f"{self.how_many('0')} * {super().row(name)}"  # the most there can be: tiles have fewer rows
+    def row(self, name: str, size: Sizes = length) -> str:
+        most = self.at_once.said(size, "0")  # there can be: tiles have fewer rows
+        return f"{most} * {super().row(name, size)}"
 
     def buffer(self, name: str) -> str:
         return f"{name}_few"
-
-
-@dataclass
-class RowsInFours(RowsTogether):
-    """Wide rows that lie in the cache: they are summed in four vectors."""
-
-    width: ClassVar[Width] = FOUR
-
-    @property
-    def test(self) -> str:
-        """The condition under which this form is better, and no other sum has less than a vector."""
-        sums = [x for part in self.in_order for x in part.sweeps if self.sums_rows(x)]
-        runs = {self.side_by_side(x)[-1:] for x in sums if self.side_by_side(x) != self.side_by_side(self.longest)}
-        whole = "".join(f" && {extent(run)} >= LANES" for run in sorted(runs))
-        return f"{self.run} >= WIDE{whole} && {self.how_many()} > 1"
-
-
-@dataclass
-class RowsFarOff(Rows):
-    """Wide rows from memory, one by one and place by place: to compute faster was slower there, by a quarter."""
-
-    def overlaps(self, sweep: Sweep, folds: list[Loop]) -> bool:
-        return False

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from derive.backends.cpu.products.factors import numbers_and_two
-from derive.backends.cpu.products.matrices import Matrix, Product, Step, plain, whole_axes
+from derive.backends.cpu.products.matrices import Matrix, Product, Step, numbers_and_two, plain, whole_axes
 from derive.backends.cpu.products.windowed import added_in_windows, lying, windowed
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.ir.nodes.walking import index_axes, node_axes, walk

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import gcd
 
 from derive.backends.cpu.names import axis_name
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
-from derive.ir.nodes.walking import axes_along, reads
-from derive.ir.program import Index, Merged, Node, Read
+from derive.ir.nodes.products import product_factors
+from derive.ir.nodes.walking import axes_along, node_axes, reads
+from derive.ir.program import Call, Index, Merged, Node, Read
 
 
 def whole_axes(index: Index) -> tuple[str, ...]:
@@ -43,6 +45,9 @@ class Matrix:
 
     name: str
     index: tuple[Index, ...]  # whole axes and merges of such: a place on each dimension of its memory
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.index))}]"
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -151,7 +156,11 @@ class Product:
     start: Node | None = None  # what its result begins with, to which it adds
 
     def __str__(self) -> str:
-        return f"{self.name} = product of {self.a.name} and {self.b.name}"
+        sides = {"rows": self.rows, "columns": self.columns, "summed": self.inner, "one for each of": self.batch,
+                 "one tap after another": self.taps}  # fmt: skip
+        said = ", ".join(f"{word} {' '.join(axes)}" for word, axes in sides.items() if axes)
+        right = self.b if self.wide is None else self.wide.of
+        return f"{self.out} {'+=' if self.adds else '='} {self.a} @ {right}: {said}"
 
     @property
     def reads(self) -> set[str]:
@@ -180,3 +189,24 @@ class Product:
 
 
 Step = Loop | Product | Running
+
+
+def numbers_and_two(value: Node) -> tuple[tuple[Node, ...], list[Node]]:
+    """The factors that are numbers, and the others, of which two are left where there were more."""
+    factors = product_factors(value)
+    return tuple(f for f in factors if not node_axes(f)), _two([f for f in factors if node_axes(f)])
+
+
+def _two(factors: list[Node]) -> list[Node]:
+    """The factors multiplied until two are left, those first that make the smallest tensor."""
+    while len(factors) > 2:
+        pair = min(combinations(range(len(factors)), 2), key=lambda p: _size(factors, p))
+        joined = Call("mul", tuple(factors[k] for k in pair))
+        factors = [joined, *(f for k, f in enumerate(factors) if k not in pair)]
+    return factors
+
+
+def _size(factors: list[Node], pair: tuple[int, ...]) -> tuple[int, int]:
+    """What is smallest is multiplied first: the axes of two factors' product, and of equals those that share more."""
+    a, b = (set(node_axes(factors[k])) for k in pair)
+    return (len(a | b), -len(a & b))

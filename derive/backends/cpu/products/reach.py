@@ -11,9 +11,9 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from derive.backends.cpu.loops.groups import Group
 from derive.backends.cpu.products.chains import Chain
 from derive.backends.cpu.products.matrices import Product
+from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import FOLDS, Loop
 from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.walking import axes_along, walk

@@ -6,17 +6,14 @@ at the place where the chain is.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.loops.groups import Group
-from derive.backends.cpu.loops.nests import extent
-from derive.backends.cpu.names import axis_name, length, variable
+from derive.backends.cpu.names import axis_name
 from derive.backends.cpu.products.chains import Chain, behind, is_larger, leading
 from derive.backends.cpu.products.matrices import Matrix, Product, called
-from derive.backends.cpu.products.reach import Offset, reach
+from derive.backends.cpu.products.reach import reach
+from derive.backends.cpu.schedule.groups import Group
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
 from derive.ir.program import AxisValue, Index, Node, Read, Scal, Window
 
@@ -54,11 +51,9 @@ class Tile:
             self.near = self._fresh(f"{axis_name(self.reach.axis)}_reach")
             self.names[self.reach.axis] = self.near
             self.starts |= {self.near: f"first_{self.near}"} if self.reach.start is not None else {}
-        places = {a: f"{first} + {variable(a)}" for a, first in self.starts.items()}
         starts = frozenset(self.starts.values()) | self.outside.starts
-        known = {"places": places, "starts": starts, "booleans": set(self.outside.booleans)}
+        known = {"places": self.starts, "starts": starts, "booleans": set(self.outside.booleans)}
         self.form = replace(self.outside, loops=[], dims={}, **known)  # type: ignore[arg-type]
-        self.text = Expressions(self.form)
         self.steps = [self._step(s) for s in self.chain.steps]
         self.form.loops += [s for step in self.steps if isinstance(step, Group) for s in step.loops]
         times = Counter(s.name for s in self.outside.loops)  # parts of a tensor may be written elsewhere
@@ -153,21 +148,12 @@ class Tile:
         whole = replace(step, name=name, out=out, a=a, b=b, taps=self._axes(step.taps))
         return replace(whole, batch=batch, rows=rows, columns=columns, inner=inner)
 
-    # --- how high it is, and how far it reaches ----------------------------------------------------------------
-
     @property
-    def height(self) -> str:
-        return length(self.axis)
-
-    def least(self) -> str:
-        """How many rows it must have lest its products wait for their other matrix: as many as that is deep."""
+    def depths(self) -> list[tuple[str, ...]] | None:
+        """How deep products are; nothing of such where each row is a product of its own."""
         products = [s for s in self.chain.steps if isinstance(s, Product)]
-        if all(self.chain.tiled in p.batch for p in products):
-            return "1"
-        least = "HIGH" if self.reach is None else "LOW"
-        for deep in dict.fromkeys(extent(axes) for axes in map(self._depth, products) if axes):
-            least = f"at_least({least}, {deep})"
-        return least
+        alone = all(self.chain.tiled in p.batch for p in products)
+        return None if alone else list(map(self._depth, products))
 
     def _depth(self, p: Product) -> tuple[str, ...]:
         """The axes of a product that what stays inside the chain does not have, its largest if there are several."""
@@ -175,45 +161,3 @@ class Tile:
         near = [m.dims for m in sorted(inside, key=lambda m: not is_larger(m.name, self.outside))]
         axes = (*p.rows, *p.columns, *p.inner)
         return tuple(a for a in axes if a not in near[0] and a != self.chain.tiled) if near else ()
-
-    def reached(self) -> list[str]:
-        """The lines that say how far the tile reaches, and where what it reads there begins."""
-        if self.reach is None:
-            return []
-        all_of_it, near = length(self.reach.axis), length(self.near)
-        end = all_of_it
-        if self.reach.end is not None:
-            end = _moved(f"{self.first} + {self.height}", self.reach.end)
-        if self.reach.start is None:
-            return [f"const int64_t {near} = at_most({all_of_it}, at_least(1, {end})); // nothing is left beyond"]
-        first = self.starts[self.near]
-        start = f"at_most({_moved(self.first, self.reach.start)}, {all_of_it} - 1)"
-        lines = [f"const int64_t {first} = at_least(0, {start});"]
-        most = f"at_most({all_of_it} - {first}, at_least(1, {end} - {first}))"
-        lines.append(f"const int64_t {near} = {most}; // nothing is left before and beyond")
-        for name, of in self.moved.items():
-            const = "" if of.name in self.chain.sums else "const "
-            at = f"{self.text.name(of.name)} + {first} * {extent(of.dims[1:])}".removesuffix(" * 1")
-            lines.append(f"{const}real *const {self.text.name(name)} = {at};")
-        return lines
-
-    def nothing_elsewhere(self, p: Product) -> str:
-        """Zeros for a sum of products, before any tile adds to it: none may reach all of it."""
-        if self.reach is None or self.near not in p.out.dims:
-            return ""
-        size = " * ".join([length(self.reach.axis), *map(length, p.out.dims[1:])])
-        return f"if (!adds) fill({self.text.name(p.name)}, 0, {size});"
-
-    def whole(self, size: str) -> str:
-        """A number of elements for a tile that reaches as far as there is anything."""
-        if self.reach is None:
-            return size
-        return re.sub(rf"\b{length(self.near)}\b", length(self.reach.axis), size)
-
-
-def _moved(place: str, offset: Offset) -> str:
-    """A place so many further on."""
-    for factor, times in [*((length(a), n) for a, n in offset.lengths), ("1", offset.number)]:
-        size = factor if abs(times) == 1 else f"{abs(times)}" if factor == "1" else f"{abs(times)} * {factor}"
-        place += f" {'+' if times > 0 else '-'} {size}" if times else ""
-    return place

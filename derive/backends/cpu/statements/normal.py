@@ -8,7 +8,7 @@ concatenation is one loop a part, a scatter is a loop of zeros and a loop of add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -16,10 +16,11 @@ from derive.backends.cpu.statements.merges import split_merged
 from derive.facts.lengths.nominal import ALIKE, Nominal
 from derive.ir.nodes.arithmetic import ONE, ZERO
 from derive.ir.nodes.products import is_matrix_product
-from derive.ir.nodes.walking import axes_along, node_axes, reads, walk
+from derive.ir.nodes.walking import axes_along, index_axes, node_axes, reads, walk
 from derive.ir.program import (
     CONDITIONS,
     Assign,
+    AxisValue,
     Call,
     Index,
     Join,
@@ -35,6 +36,7 @@ from derive.ir.program import (
     Scatter,
     SizeOf,
     Window,
+    base,
 )
 from derive.ir.terms.names import free_name
 
@@ -125,7 +127,7 @@ class Normal:
     taken: set[str] = field(default_factory=set)
     integers: frozenset[str] = frozenset()  # inputs whose elements are indices
     numbers: tuple[str, ...] = ()  # inputs of one real number that stays as it is: a variable holds each
-    places: Mapping[str, str] = field(default_factory=dict)  # of axes, where loops do not count them
+    places: Mapping[str, str] = field(default_factory=dict)  # where loops begin along axes, if not at 0
     starts: frozenset[str] = frozenset()  # variables from which loops count such places
     nominal: Nominal = ALIKE  # how long axes may be taken to be
     joined: dict[str, tuple[str, str]] = field(default_factory=dict)  # axes that are two others, the first slower
@@ -294,3 +296,38 @@ def rewritten(node: Node | Index, change: Callable[[Node | Index], Node | Index]
     elif isinstance(node, PartOf):
         node = replace(node, whole=rewritten(node.whole, change))  # type: ignore[arg-type]
     return change(node)
+
+
+def as_one(axes: tuple[str, ...], loops: Sequence[Loop], form: Normal) -> bool:
+    """Whether axes lie one after another, in this order, in all that loops read and write with them.
+
+    The first may be the last of a merge, and all of them a merge's last.
+    """
+
+    def together(read: Read) -> bool:
+        at = [k for k, i in enumerate(read.index) if not isinstance(i, Read) and set(index_axes(i)) & set(axes)]
+        if not at:
+            return True
+        first, *others = (read.index[k] for k in at)
+        dims = [form.dims[read.name][k] for k in at[1:]]
+        own = all(isinstance(d, str) and base(d) == base(str(i)) for d, i in zip(dims, others, strict=True))
+        found = (*(first.axes if isinstance(first, Merged) else (first,)), *others)
+        before = set(axes_along(found[: -len(axes)]))
+        return found[-len(axes) :] == axes and not before & set(axes) and at[-1] - at[0] == len(at) - 1 and own
+
+    nodes = [n for s in loops for n in walk(s.value)]
+    nodes += [n for s in loops for i in s.slots for n in walk(i)]
+    places = all(n.axis not in axes for n in nodes if isinstance(n, AxisValue))
+    written = [Read(s.name, s.slots) for s in loops]
+    return places and all(together(n) for n in (*nodes, *written) if isinstance(n, Read))
+
+
+def in_memory_order(axes: tuple[str, ...], loops: Sequence[Loop]) -> tuple[str, ...]:
+    """The axes as the operand with most of them has them in memory."""
+    best: tuple[str, ...] = ()
+    for loop in loops:
+        reads = (n for n in walk(loop.value) if isinstance(n, Read))
+        for m in (axes_along(loop.slots), *(axes_along(r.index) for r in reads)):
+            here = tuple(dict.fromkeys(a for a in m if a in axes))
+            best = here if len(here) > len(best) else best
+    return (*best, *(a for a in axes if a not in best))

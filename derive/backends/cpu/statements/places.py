@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from derive.backends.cpu.expressions import Expressions
-from derive.backends.cpu.names import length, variable
-from derive.backends.cpu.statements.normal import Normal, Unsupported
-from derive.backends.cpu.writer import Writer
+from derive.backends.cpu.statements.normal import Unsupported
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import places, walk
-from derive.ir.program import Assign, AxisValue, Call, Node, Num, Program, Read
-
-_WHOLE = {"add": "+", "sub": "-", "mul": "*"}
-_EXTREMA = {"maximum": "at_least", "minimum": "at_most"}
+from derive.ir.program import Assign, Node, Program, Read
 
 
 @dataclass(frozen=True)
@@ -28,15 +22,6 @@ class Places:
     axes: tuple[str, ...]
     value: Node
     note: str
-
-    def fill(self, form: Normal, out: Writer) -> None:
-        """The loops that fill it in."""
-        text = Expressions(form)
-        out.comment(self.note)
-        counters = [(variable(a), length(a)) for a in self.axes]
-        head = " ".join(f"for (int64_t {i} = 0; {i} < {n}; {i}++)" for i, n in counters)
-        target = f"{text.name(self.name)}[{text.offset(Read(self.name, self.axes))}]"
-        out.line(f"{head} {target} = {_whole(self.value, text)};".strip())
 
 
 def with_places(program: Program, integers: frozenset[str]) -> tuple[Program, tuple[Places, ...]]:
@@ -62,23 +47,3 @@ def _in_inputs(value: Node, made: Mapping[str, Assign], integers: frozenset[str]
             raise Unsupported(f"an index that is computed of {others[0].name}")
         value = put(value, others[0], s.value)
     return value
-
-
-def _whole(node: Node, text: Expressions) -> str:
-    """A whole number in C."""
-    if isinstance(node, Read):
-        return text.read(node).code
-    if isinstance(node, AxisValue):
-        return variable(node.axis)
-    if isinstance(node, Num) and node.value == int(node.value):
-        return str(int(node.value))
-    if isinstance(node, Call) and node.fn == "where":
-        condition, a, b = node.args
-        return f"({text.value(condition).code} ? {_whole(a, text)} : {_whole(b, text)})"
-    if isinstance(node, Call) and node.fn in _WHOLE:
-        first, second = (_whole(a, text) for a in node.args)
-        return f"({first} {_WHOLE[node.fn]} {second})"
-    if isinstance(node, Call) and node.fn in _EXTREMA:
-        first, second = (_whole(a, text) for a in node.args)
-        return f"{_EXTREMA[node.fn]}({first}, {second})"
-    raise Unsupported(f"an index that is computed as {node}")

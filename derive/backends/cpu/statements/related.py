@@ -11,19 +11,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import NamedTuple
 
-from derive.backends.cpu.statements.monomials import Monomial, Monomials, values_of
 from derive.backends.cpu.statements.normal import Loop, Normal
+from derive.backends.cpu.work import whole_exponent
 from derive.ir.nodes.arithmetic import signed_terms, summed
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import reads, walk
 from derive.ir.program import Call, Node, Num, Read
 
 _TWO = Num(Fraction(2))
-_PLAIN = Monomials({})
 
 
 def with_related(form: Normal) -> None:
@@ -126,7 +126,7 @@ Terms = list[tuple[Node, bool]]
 
 def _beside_their_one(terms: Terms, core: Node, new: Node, sign: int) -> Terms:
     """The terms with `k*new` in place of the two that it is made of, where both are there."""
-    found = [(_PLAIN.of(term), -1 if minus else 1) for term, minus in terms]
+    found = [(Monomials({}).of(term), -1 if minus else 1) for term, minus in terms]
     for k, (factor, way) in enumerate(found):
         for j, (one, its_way) in enumerate(found):
             same = math.isclose(one.number * its_way, factor.number * way * sign)
@@ -140,3 +140,58 @@ def _summed(terms: Terms, core: Node, new: Node, sign: int) -> Node | None:
     """The sum of terms, each with the core in its sums."""
     values = [(value, minus) for term, minus in terms if (value := _in_sums(term, core, new, sign)) is not None]
     return summed(values) if len(values) == len(terms) else None
+
+
+_CLOSE = 1e-12  # two ways to write one number, in double precision
+
+
+class Monomial(NamedTuple):
+    """`number * base**exponent * ...`"""
+
+    number: float
+    powers: Counter[Node]
+
+    def is_minus_square_of(self, other: Monomial) -> bool:
+        doubled = {base: 2 * exponent for base, exponent in other.powers.items()}
+        return self.powers == doubled and math.isclose(-self.number, other.number * other.number, rel_tol=_CLOSE)
+
+def values_of(form: Normal) -> dict[Read, Node]:
+    """What the tensors of a program are that are written once, element by element."""
+    times = Counter([s.name for s in form.loops] + [n for n, _ in form.program.given])
+    return {Read(s.name, s.slots): s.value for s in form.loops if s.kind == "set" and times[s.name] == 1}
+
+
+@dataclass(frozen=True)
+class Monomials:
+    """The monomials of values, which look through the names that are known."""
+
+    known: dict[Read, Node]
+
+    def of(self, node: Node) -> Monomial:
+        if isinstance(node, Num):
+            return Monomial(float(node.value), Counter())
+        if isinstance(node, Read) and node in self.known:
+            return self.of(self.known[node])
+        if isinstance(node, Call):
+            if node.fn == "neg":
+                return _times(Monomial(-1.0, Counter()), self.of(node.args[0]))
+            if node.fn in ("mul", "div"):
+                a, b = (self.of(x) for x in node.args)
+                return _times(a, b if node.fn == "mul" else _to_the(b, -1))
+            if node.fn == "sqrt" and not (inner := self.of(node.args[0])).powers and inner.number >= 0:
+                return Monomial(math.sqrt(inner.number), Counter())
+            if node.fn == "pow" and (exponent := whole_exponent(node)) is not None:
+                return _to_the(self.of(node.args[0]), exponent)
+        return Monomial(1.0, Counter({node: 1}))
+
+
+def _times(a: Monomial, b: Monomial) -> Monomial:
+    powers = a.powers.copy()
+    powers.update(b.powers)
+    return Monomial(a.number * b.number, Counter({base: e for base, e in powers.items() if e}))
+
+
+def _to_the(m: Monomial, exponent: int) -> Monomial:
+    product = math.prod([m.number] * abs(exponent))
+    number = product if exponent > 0 else 1 / product if product else math.inf
+    return Monomial(number, Counter({base: exponent * e for base, e in m.powers.items()}))

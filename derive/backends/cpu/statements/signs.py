@@ -7,24 +7,17 @@ stands beside an extremum is computed as what that is taken of (`rounded.py`). N
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from fractions import Fraction
 
 from derive.backends.cpu.statements.normal import Normal
+from derive.facts.values import LENGTH, PLACE, UNKNOWN, Value, called, number, reduced
 from derive.ir.nodes.walking import reads
 from derive.ir.program import AxisValue, Call, Index, Node, Num, Read, SizeOf
-from derive.primitives import row
-
-
-class Sign(NamedTuple):
-    """What a value can never be."""
-
-    negative: bool = False
-    positive: bool = False
 
 
 def never_positive(node: Node, form: Normal) -> bool:
     """Whether a value is at most 0 wherever it is a number."""
-    return _Signs(form).of(node).positive
+    return _Signs(form).of(node).high <= 0
 
 
 class _Signs:
@@ -35,30 +28,34 @@ class _Signs:
         times = Counter([s.name for s in form.loops] + given)
         self.known = {s.name: s for s in form.loops if times[s.name] == 1}
         self.changed = {s.name for s in form.loops} & set(given)  # a maximum over one may be of its values before
-        self.found: dict[str, Sign] = {}
+        self.found: dict[str, Value] = {}
 
-    def of(self, node: Node) -> Sign:
+    def of(self, node: Node) -> Value:
         if isinstance(node, Num):
-            return Sign(node.value >= 0, node.value <= 0)
+            infinite = Value(low=Fraction(0)) if node.value > 0 else Value(high=Fraction(0))  # less itself is no number
+            return infinite if isinstance(node.value, float) else number(node.value)
         if isinstance(node, SizeOf | AxisValue):
-            return Sign(negative=True)
+            return LENGTH if isinstance(node, SizeOf) else PLACE
         if isinstance(node, Read):
             return self._of_tensor(node.name)
-        if not isinstance(node, Call):
-            return Sign()
+        if not isinstance(node, Call) or (node.fn == "div" and not _never_minus_zero(node.args[1])):
+            return UNKNOWN
         if node.fn == "sub":
             a, b = node.args
             if (self.extremum(a, b), self.extremum(b, a)) in (("amax", ""), ("", "amin")):
-                return Sign(positive=True)
-        return _of_call(node, [self.of(a) for a in node.args])
+                return Value(high=Fraction(0))
+        if node.fn == "mul" and node.args[0] == node.args[1]:
+            node = Call("pow", (node.args[0], Num(Fraction(2))))
+        return called(node.fn, [self.of(a) for a in node.args])
 
-    def _of_tensor(self, name: str) -> Sign:
+    def _of_tensor(self, name: str) -> Value:
         """A sum of values of one sign has that sign; an extremum over nothing is infinite."""
         if name not in self.found:
-            self.found[name] = Sign()
+            self.found[name] = UNKNOWN
             loop = self.known.get(name)
             if loop is not None and loop.kind in ("set", "sum"):
-                self.found[name] = self.of(loop.value)
+                value = self.of(loop.value)
+                self.found[name] = value if loop.kind == "set" else reduced("sum", value)
         return self.found[name]
 
     def extremum(self, value: Node, fold: Node) -> str:
@@ -73,35 +70,6 @@ class _Signs:
             places[slot] = index
         found = not reads(loop.value) & self.changed and _is_element(loop.value, value, places, frozenset(loop.over))
         return loop.kind if found else ""
-
-
-def _of_call(node: Call, signs: list[Sign]) -> Sign:
-    if node.fn == "neg":
-        return Sign(*reversed(signs[0]))
-    if node.fn == "rounded":
-        return signs[0]
-    if node.fn == "add":
-        return Sign(all(s.negative for s in signs), all(s.positive for s in signs))
-    if node.fn == "sub":
-        (a, b) = signs
-        return Sign(a.negative and b.positive, a.positive and b.negative)
-    if node.fn == "mul" or (node.fn == "div" and _never_minus_zero(node.args[1])):
-        return _product(node, signs)
-    if node.fn == "pow":
-        return Sign(negative=_is_even(node.args[1]))
-    if node.fn == "maximum":
-        return Sign(any(s.negative for s in signs), all(s.positive for s in signs))
-    if node.fn == "minimum":
-        return Sign(all(s.negative for s in signs), any(s.positive for s in signs))
-    return Sign(negative=row(node.fn).low >= 0)
-
-
-def _product(node: Call, signs: list[Sign]) -> Sign:
-    if node.fn == "mul" and node.args[0] == node.args[1]:
-        return Sign(negative=True)
-    a, b = signs
-    same = (a.negative and b.negative) or (a.positive and b.positive)
-    return Sign(same, (a.negative and b.positive) or (a.positive and b.negative))
 
 
 def _is_even(exponent: Node) -> bool:

@@ -6,10 +6,11 @@ part(d, 0), part(d, 1)]` where nothing else reads z: what writes z[t, h, p] writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from derive.backends.cpu.statements.normal import Loop, Normal, rewritten
+from derive.ir.nodes.walking import node_axes
 from derive.ir.program import Index, Merged, Node, PartOf, Place, Read, SizeOf, base
 
 
@@ -137,3 +138,23 @@ def _written_through(loop: Loop, form: Normal) -> None:
         return replace(s, name=loop.name, slots=slots, note=f"{s.note}\n{loop.note}")
 
     form.loops[:] = [through(s) for s in form.loops if s is not loop]
+
+
+def with_folds_spread(form: Normal) -> None:
+    """A fold that is one value all along an axis of its tensor is taken once, and written to every place there.
+
+    In `y[n, m, d] = sum(x[n, k] * w[k, d], over=k)` it would be taken anew for every `m`, and be no matrix product.
+    """
+    form.loops = [x for loop in form.loops for x in _spread(loop, form)]
+
+
+def _spread(loop: Loop, form: Normal) -> Iterator[Loop]:
+    own = tuple(i for i in loop.slots if i in node_axes(loop.value))
+    if not loop.is_fold or len(own) == len(loop.slots) or not all(isinstance(i, str) for i in loop.slots):
+        yield loop
+        return
+    name = form.fresh(f"{loop.name}_once")
+    once = replace(loop, name=name, slots=own)
+    form.dims[name] = own
+    yield once
+    yield Loop(loop.name, loop.slots, Read(name, own), note=loop.note)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from derive.backends.code import Item, Name, call, method
+from derive.backends.code import Item, call, method
 from derive.backends.torch.reductions.pools import is_pool
 from derive.backends.torch.reductions.runs import BEYOND
 from derive.backends.torch.reductions.taps import at_taps, loops, turn
@@ -74,7 +74,7 @@ def _at_each_tap(printer: Printer, s: Assign, node: Reduce, axes: tuple[str, ...
     made, around = method(printer.like, "new_empty", *printer.lengths(axes)), loops(printer, axes)
     printer.spent = frozenset()  # every turn reads what the first one reads
     value = printer.value(put(rest, summed, Reduce("sum", node.axes, each)), ()).code
-    place = Item(name, tuple(Name(turn(a)) for a in axes))
+    place = Item(name, tuple(printer.named(turn(a)) for a in axes))
     return [Line(made, name), *around, Line(value, place, note=str(s), depth=len(around))]
 
 

@@ -275,13 +275,13 @@ def _laid_by_tap(
 
 
 def turn(axis: str) -> str:
-    """The name of a loop's place along an axis, a bound one (`d'`) too."""
-    return f"at_{axis}".replace("'", "_")
+    """The name in a program of a loop's place along an axis, a bound one (`d'`) too: a name that no tensor has."""
+    return f"at {axis}"
 
 
 def loops(printer: Printer, axes: tuple[str, ...]) -> list[Line]:
     """A loop over the places of each axis, one inside another."""
-    return [Line(Each(turn(axis), printer.size(axis)), depth=k) for k, axis in enumerate(axes)]
+    return [Line(Each(str(printer.named(turn(axis))), printer.size(axis)), depth=k) for k, axis in enumerate(axes)]
 
 
 def _at_tap(i: Index, taps: frozenset[str]) -> Index:
@@ -310,7 +310,8 @@ def _taps_slice(printer: Printer, window: Window, dim: str, fast: tuple[str, int
         return span(window, dim, printer.sizes)
     axis, dilation = fast
     ((slow, step),) = [st for st in window.steps if st[0] != axis]
-    start = turn(axis) if dilation == 1 else f"{dilation} * {turn(axis)}"
+    place = printer.named(turn(axis))
+    start = str(place) if dilation == 1 else f"{dilation} * {place}"
     offset = printer.number(window.offset)
     start = start if offset == "0" else f"{offset} + {start}"
     return Slice(start, behind(start, step, printer.size(slow)), step)

@@ -119,7 +119,7 @@ def made_in_turns(
     printer.spent = frozenset()  # every turn reads what the first one reads
     kept = tuple(a for a in axes if a not in own)
     value = printer.value(_in_two(node, each, inner, kept), kept).code
-    place = subscript([Name(turn(a)) if a in own else ALL for a in axes])
+    place = subscript([printer.named(turn(a)) if a in own else ALL for a in axes])
     return [made, *around, Line(value, Item(name, tuple(place)), note=said, depth=len(around))]
 
 

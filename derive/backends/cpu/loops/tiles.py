@@ -3,50 +3,49 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from derive.backends.cpu.loops.forms import Scratch, count, plans, print_group
-from derive.backends.cpu.loops.groups import Group
-from derive.backends.cpu.loops.nests import MERGE, decode, extent
-from derive.backends.cpu.names import length, variable
-from derive.backends.cpu.products.calls import print_product
-from derive.backends.cpu.products.chains import Chain
+from derive.backends.cpu.expressions import Expressions
+from derive.backends.cpu.loops.nests import MERGE, decode
+from derive.backends.cpu.loops.steps import print_step
+from derive.backends.cpu.names import extent, length, times, variable
 from derive.backends.cpu.products.matrices import Product
-from derive.backends.cpu.products.tile import Tile, View
+from derive.backends.cpu.products.reach import Offset
+from derive.backends.cpu.products.tile import View
+from derive.backends.cpu.schedule.groups import Group
+from derive.backends.cpu.schedule.schedule import Tiled
 from derive.backends.cpu.statements.normal import Normal
-from derive.backends.cpu.writer import Writer, in_rows
+from derive.backends.cpu.writer import Count, Scratch, Writer, in_rows
+from derive.ir.program import base
 
 
 @dataclass
 class Tiles:
     """Prints a chain: the function `name`, which takes a tile, and what calls it."""
 
-    chain: Chain
+    step: Tiled
     form: Normal
     name: str
-    number: int  # among the chains of a kernel
     axes: tuple[str, ...]  # all that the kernel has
 
     def __post_init__(self) -> None:
-        self.tile = Tile(self.chain, self.form, self.number, self.axes)
-        self.text = self.tile.text
+        self.chain, self.tile, self.text = self.step.chain, self.step.tile, Expressions(self.step.tile.form)
         self.scratch = Scratch()  # of one tile
 
     # --- the function of one tile ----------------------------------------------------------------------------
 
-    def function(self, shared: Iterable[frozenset[str]]) -> str:
-        """The function's text; `shared` are the tensors of each step of which others know."""
+    def function(self) -> str:
+        """The function's text."""
         tile, body = self.tile, Writer(depth=1)
         beyond = tuple(v.name for v in tile.views if v.tensor not in self.chain.local)
-        for step, outside in zip(tile.steps, shared, strict=True):
+        for step in self.step.steps:
             body.line()
-            if isinstance(step, Product):
-                self._product(step, body)
-            else:
-                print_group(plans(step, outside, tile.form), tile.form, body, self.scratch, beyond)
-        code = [*body.lines, *tile.reached(), *(n for _, _, n in self.scratch.lines)]
+            adds = ""
+            if isinstance(step, Product) and step.name in self.chain.sums:
+                adds = self._begun(step, body)
+            print_step(step, tile.form, body, self.scratch, beyond, adds)
+        code = [*body.lines, *self.reached(), *(n for _, _, n in self.scratch.pieces)]
         words = set(re.findall(r"\w+", "\n".join(code)))
         self.given = [v for v in tile.views if v.name in beyond and self._called(v.name) in words]
         self.scalars = [c for c in map(self.text.name, self.form.program.scalars) if c in words]
@@ -55,16 +54,12 @@ class Tiles:
         self.counts += [tile.first] if tile.first in words else []
         return self._around(body)
 
-    def _product(self, p: Product, body: Writer) -> None:
-        if p.name in self.chain.local:
-            self.scratch.take("real", self.text.name(p.name), count(self.tile.form.dims[p.name], self.text))
-        if p.name not in self.chain.sums:
-            print_product(p, self.tile.form, body, self.scratch, "true" if p.adds else "")
-            return
-        zeros = self.tile.nothing_elsewhere(p)
+    def _begun(self, p: Product, body: Writer) -> str:
+        """When a sum over tiles is added to what is there: always where it begins with zeros."""
+        zeros = self.nothing_elsewhere(p)
         if zeros:
             body.line(zeros)
-        print_product(p, self.tile.form, body, self.scratch, "true" if zeros or p.adds else "adds")
+        return "true" if zeros else "adds"
 
     def _called(self, name: str) -> str:
         """What a tensor is called in C: the variable that holds a number, or memory."""
@@ -78,13 +73,65 @@ class Tiles:
             pointer = "" if v.name in self.tile.form.numbers else "*restrict "
             params.append(f"{const}{self.tile.form.type(v.name)} {pointer}{self._called(v.name)}")
         params += [f"const double {s}" for s in self.scalars]
-        params += [f"const int64_t {c}" for c in (self.tile.height, *self.counts)]
+        params += [f"const int64_t {c}" for c in (self.height, *self.counts)]
         params += ["const bool adds"] if self.chain.sums else []
-        params += ["char *next"] if self.scratch.lines else []
+        params += ["char *next"] if self.scratch.pieces else []
         lines = [f"// Some places on {self.chain.tiled}: what is made of them alone lies in the cache."]
         lines += in_rows(f"SHARED void {self.name}(", [*params, "const int threads"], ") {")
-        lines += [f"    {line}" for line in self.tile.reached()]
+        lines += [f"    {line}" for line in self.reached()]
         return "\n".join([*lines, *self.scratch.taken(), *body.lines, "}"])
+
+    # --- how high it is, and how far it reaches ----------------------------------------------------------------
+
+    @property
+    def height(self) -> str:
+        return length(self.tile.axis)
+
+    def least(self) -> str:
+        """How many rows a tile must have lest its products wait for their other matrix: as many as that is deep."""
+        depths = self.tile.depths
+        if depths is None:
+            return "1"
+        least = "HIGH" if self.tile.reach is None else "LOW"
+        for deep in dict.fromkeys(extent(axes) for axes in depths if axes):
+            least = f"at_least({least}, {deep})"
+        return least
+
+    def reached(self) -> list[str]:
+        """The lines that say how far the tile reaches, and where what it reads there begins."""
+        if self.tile.reach is None:
+            return []
+        all_of_it, near = length(self.tile.reach.axis), length(self.tile.near)
+        end = all_of_it
+        if self.tile.reach.end is not None:
+            end = _moved(f"{self.tile.first} + {self.height}", self.tile.reach.end)
+        if self.tile.reach.start is None:
+            return [f"const int64_t {near} = at_most({all_of_it}, at_least(1, {end})); // nothing is left beyond"]
+        first = self.tile.starts[self.tile.near]
+        start = f"at_most({_moved(self.tile.first, self.tile.reach.start)}, {all_of_it} - 1)"
+        lines = [f"const int64_t {first} = at_least(0, {start});"]
+        most = f"at_most({all_of_it} - {first}, at_least(1, {end} - {first}))"
+        lines.append(f"const int64_t {near} = {most}; // nothing is left before and beyond")
+        for name, of in self.tile.moved.items():
+            const = "" if of.name in self.chain.sums else "const "
+            at = f"{self.text.name(of.name)} + {times(first, extent(of.dims[1:]))}"
+            lines.append(f"{const}real *const {self.text.name(name)} = {at};")
+        return lines
+
+    def nothing_elsewhere(self, p: Product) -> str:
+        """Zeros for a sum of products, before any tile adds to it: none may reach all of it."""
+        if self.tile.reach is None or self.tile.near not in p.out.dims:
+            return ""
+        size = " * ".join([length(self.tile.reach.axis), *map(length, p.out.dims[1:])])
+        return f"if (!adds) fill({self.text.name(p.name)}, 0, {size});"
+
+    def most(self, axis: str) -> str:
+        """The length of an axis for a tile that reaches as far as there is anything."""
+        return length(self.tile.reach.axis if self.tile.reach is not None and base(axis) == self.tile.near else axis)
+
+    def of_one(self, axis: str) -> str:
+        """The same for a tile of one row."""
+        return "1" if base(axis) == self.tile.axis else self.most(axis)
 
     # --- the loops over all tiles --------------------------------------------------------------------------------
 
@@ -92,46 +139,48 @@ class Tiles:
     def tasks(self) -> str:
         """How many parts there are that threads may share: tiles, unless one adds to what others give."""
         stepped = extent(self.chain.stepped)
-        return stepped if self.chain.sums else f"{stepped} * {self.tile.height}s".removeprefix("1 * ")
+        return stepped if self.chain.sums else times(stepped, f"{self.height}s")
 
     @property
     def number_of_tiles(self) -> str:
-        return " * ".join([*map(length, self.chain.stepped), f"{self.tile.height}s"])
+        return " * ".join([*map(length, self.chain.stepped), f"{self.height}s"])
 
     def before(self) -> list[str]:
         """The lines that say how high a tile is, how many there are, and what they need of memory."""
-        rows, h, least = length(self.chain.tiled), self.tile.height, self.tile.least()
-        needs = [(kind, self.tile.whole(n)) for kind, _, n in self.scratch.lines]
-        each = " + ".join(f"sizeof({kind}) * {_of_one(n, h)}" for kind, n in needs) or "1"
+        rows, h, least = length(self.chain.tiled), self.height, self.least()
+        needs = [(kind, count) for (kind, _, _), count in self.scratch.pieces.items()]
+        one = (f"sizeof({kind}) * ({count(self.of_one, '1')})" for kind, count in needs)
+        each = " + ".join(one) or "1"
         # the lower the tiles, the less they reach
         most = f"near((int64_t)({each}), {least})" if self.tile.reach is None else least
         lines = [f"const int64_t {h} = tile_of({rows}, {most});"]
         lines.append(f"const int64_t {h}s = at_least(1, ({rows} + {h} - 1) / {h});")  # of nothing a sum is 0
         lines.append(f"const int {h}_team = batch_team(threads, {self.tasks});")
         if needs:
-            own = re.compile(r"\bthreads\b")
-            sizes = (f"bytes({own.sub(f'(threads / {h}_team)', n)}, sizeof({kind}))" for kind, n in needs)
+            threads = f"(threads / {h}_team)"
+            sizes = (f"bytes({count(self.most, threads)}, sizeof({kind}))" for kind, count in needs)
             lines.append(f"const int64_t {h}_bytes = (int64_t)({' + '.join(sizes)});")
         return lines
 
     def take(self, scratch: Scratch) -> None:
         """The memory that the tiles at work need, and that of the parts that they give of totals."""
-        h = self.tile.height
-        if self.scratch.lines:
-            scratch.take("char", f"{h}_memory", f"{h}_team * {h}_bytes")
+        h = self.height
+        if self.scratch.pieces:
+            scratch.take("char", f"{h}_memory", lambda *_: f"{h}_team * {h}_bytes")
         for s in self.chain.totals:
-            size = f"{self.number_of_tiles} * {extent(s.free)}".removesuffix(" * 1")
-            scratch.take("real", f"{self.text.name(s.name)}_tiles", size)
+            scratch.take("real", f"{self.text.name(s.name)}_tiles", self._parts(s.free))
+
+    def _parts(self, free: tuple[str, ...]) -> Count:
+        return lambda size, _: times(self.number_of_tiles, extent(free, size))
 
     def print(self, out: Writer) -> None:
         """The loops, and what completes totals."""
-        chain, h = self.chain, self.tile.height
+        chain, h = self.chain, self.height
         out.comment(f"in tiles along {chain.tiled}: {', '.join(sorted(chain.local))}")
         parallel = self.tasks != "1"
         if parallel:
             uneven = self.tile.reach is not None and not chain.sums
-            kind = "dynamic" if uneven else "static"
-            out.line(f"#pragma omp parallel for num_threads({h}_team) schedule({kind})")
+            out.parallel(f"{h}_team", kind="dynamic" if uneven else "static")
         with ExitStack() as stack:
             if parallel:
                 stack.enter_context(out.loop("at", "0", self.tasks))
@@ -146,7 +195,7 @@ class Tiles:
             out.line(f"{MERGE[s.kind]}({c}, {c}_tiles, {self.number_of_tiles}, {size}, {size});")
 
     def _decode(self, out: Writer) -> None:
-        stepped, h = self.chain.stepped, self.tile.height
+        stepped, h = self.chain.stepped, self.height
         if self.chain.sums:
             decode(out, stepped, "at")
         elif stepped:
@@ -156,12 +205,12 @@ class Tiles:
             out.line("const int64_t tile = at;")
 
     def _arguments(self, parallel: bool) -> list[str]:
-        h, first = self.tile.height, self.tile.first
+        h, first = self.height, self.tile.first
         args = [*map(self._start, self.given), *self.scalars]
         args += [f"at_most({h}, {length(self.chain.tiled)} - {first})", *self.counts]
         args += [f"{first} > 0"] if self.chain.sums else []
         own = f"{h}_memory{f' + omp_get_thread_num() * {h}_bytes' if parallel else ''}"
-        return [*args, *([own] if self.scratch.lines else []), f"threads / {h}_team"]
+        return [*args, *([own] if self.scratch.pieces else []), f"threads / {h}_team"]
 
     def _start(self, v: View) -> str:
         """Where a tensor begins for a tile; of a total, where its part goes."""
@@ -169,7 +218,7 @@ class Tiles:
             return self._called(v.name)
         dims, name = self.form.dims[v.tensor], self.text.name(v.tensor)
         if any(s.name == v.tensor for s in self.chain.totals):
-            place = f"at * {self.tile.height}s + tile" if self.chain.sums else "at"
+            place = f"at * {self.height}s + tile" if self.chain.sums else "at"
             place = place if self.chain.stepped else "tile"
             size = " * ".join(self.text.extent(d) for d in dims)
             return f"{name}_tiles + {f'({place}) * {size}' if size else place}"
@@ -181,7 +230,8 @@ class Tiles:
         return " + ".join([name, *steps])
 
 
-def _of_one(n: str, height: str) -> str:
-    """A number of elements for a tile of one row, and one thread."""
-    own = re.compile(rf"\b({height}|threads)\b")
-    return f"({own.sub('1', n)})"
+def _moved(place: str, offset: Offset) -> str:
+    """A place so many further on."""
+    for factor, n in [*((length(a), n) for a, n in offset.lengths), ("1", offset.number)]:
+        place += f" {'+' if n > 0 else '-'} {times(str(abs(n)), factor)}" if n else ""
+    return place

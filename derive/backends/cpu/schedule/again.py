@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from derive.backends.cpu.loops.groups import Group
-from derive.backends.cpu.loops.stages import is_cheap
 from derive.backends.cpu.products.matrices import Product
+from derive.backends.cpu.schedule.groups import Group
+from derive.backends.cpu.schedule.stages import is_cheap
 from derive.backends.cpu.statements.normal import Loop, Normal, Running
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import axes_along, reads

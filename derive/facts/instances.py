@@ -1,0 +1,158 @@
+"""Values of programs at random places: two nodes that agree wherever both are numbers are the same function.
+
+Axes are a few long, what a program is given is drawn, and its statements are evaluated when they are read (Schwartz,
+1980: what agrees at random places differs but by chance). Numbers that the nodes are made of, and small whole ones, are
+drawn as well as others, so that ties and thresholds are met. What cannot be evaluated is drawn itself, so that what
+agrees then agrees whatever it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice, product
+from random import Random
+
+from derive.ir.nodes.walking import node_axes
+from derive.ir.program import Assign, AxisValue, Call, Node, Num, Read, Reduce, Scal, SizeOf, base
+from derive.primitives import PRIMITIVES, numeric
+
+Place = Mapping[str, int]
+
+PLACES, FEWEST = 128, 32
+"""How many places two nodes are compared at, and how many of them must tell something."""
+
+_NEAR = 1e-9
+_TOLD = (-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 6.0)
+_SINGULAR = (-1.0, 0.0, 0.0, 1.0)
+_LENGTHS = (5, 4, 3)
+
+_REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+    "sum": math.fsum, "mean": lambda v: math.fsum(v) / len(v), "amax": max, "amin": min, "prod": math.prod,
+}  # fmt: skip
+
+_SIGNS: dict[str, Callable[..., float]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
+    "neg": lambda a: -a, "pow": lambda a, b: a**b, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
+    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "and": lambda a, b: a and b, "or": lambda a, b: a or b,
+    "not": lambda a: not a, "relu": lambda a: max(a, 0.0),
+    "absolute": abs, "sign": lambda a: (a > 0) - (a < 0), "maximum": max, "minimum": min,
+    "square": lambda a: a * a, "pi": lambda: math.pi, "e": lambda: math.e,
+}  # fmt: skip
+
+
+@cache
+def _function(fn: str) -> Callable[..., float] | None:
+    return _SIGNS.get(fn) or (numeric(PRIMITIVES[fn]) if fn in PRIMITIVES else None)
+
+
+_UNDEFINED = (ArithmeticError, ValueError, TypeError)  # a complex power is not compared
+
+
+@dataclass
+class Instance:
+    """One drawing: `made` are the statements that say what a tensor holds, `numbers` what is drawn beside others."""
+
+    made: Mapping[str, Assign]
+    numbers: Sequence[float] = ()
+    seed: int = 0
+    lengths: Mapping[str, int] = field(default_factory=dict)  # of axes; of others as their names have it
+    known: dict[tuple[object, ...], float] = field(default_factory=dict)
+    axes: dict[Node, tuple[str, ...]] = field(default_factory=dict)  # of reductions
+
+    def value(self, node: Node, at: Place) -> float:
+        """An element. Raises ArithmeticError or ValueError where it is no number."""
+        if isinstance(node, Num):
+            return float(node.value)
+        if isinstance(node, AxisValue):
+            return at[node.axis]
+        if isinstance(node, SizeOf):
+            return self.length(node.axis)
+        if isinstance(node, Scal):
+            return self._drawn(node.name, ())
+        if isinstance(node, Call) and node.fn == "where":  # what is not chosen may be no number
+            condition, *branches = node.args
+            return self.value(branches[not self.value(condition, at)], at)
+        if isinstance(node, Call) and (f := _function(node.fn)) is not None:
+            return f(*(self.value(a, at) for a in node.args))
+        if isinstance(node, Reduce):
+            return self._reduced(node, at)
+        if isinstance(node, Read) and all(isinstance(i, str) for i in node.index):
+            return self._element(node, at)
+        axes = node_axes(node)
+        return self._drawn(str(node), tuple(at[a] for a in axes))
+
+    def _reduced(self, node: Reduce, at: Place) -> float:
+        key = (node, *(at[a] for a in self.axes.setdefault(node, node_axes(node))))
+        if key not in self.known:
+            values = [self.value(node.body, {**at, **p}) for p in self.places(node.axes)]
+            self.known[key] = _REDUCTIONS[node.kind](values)
+        return self.known[key]
+
+    def places(self, axes: Sequence[str]) -> Iterator[dict[str, int]]:
+        """All places of some axes."""
+        for found in product(*(range(self.length(a)) for a in axes)):
+            yield dict(zip(axes, found, strict=True))
+
+    def length(self, axis: str) -> int:
+        return self.lengths.get(base(axis)) or _LENGTHS[Random(base(axis)).randrange(len(_LENGTHS))]
+
+    def _element(self, node: Read, at: Place) -> float:
+        place = tuple(at[str(i)] for i in node.index)
+        key = (node.name, place)
+        if key not in self.known:
+            s = self.made.get(node.name)
+            if s is None or not all(isinstance(a, str) for a in s.axes):
+                return self._drawn(node.name, place)
+            self.known[key] = self.value(s.value, dict(zip(map(str, s.axes), place, strict=True)))
+        return self.known[key]
+
+    def _drawn(self, name: str, place: tuple[int, ...]) -> float:
+        key = (name, place, "drawn")
+        if key not in self.known:
+            drawn = Random(f"{self.seed} {name} {place}")
+            if self.seed % 2:  # several are singular at once
+                self.known[key] = drawn.choice(_SINGULAR)
+            elif drawn.random() < 0.5:
+                self.known[key] = drawn.choice((*_TOLD, *self.numbers))
+            else:
+                self.known[key] = drawn.gauss(0, 2)
+        return self.known[key]
+
+
+def agree(one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instance]) -> bool:
+    """Whether two nodes are one function, by their values at random places of these axes.
+
+    They must be numbers in the same places, and other than 0 in enough of them to tell.
+    """
+    told = seen = 0
+    for drawing in drawings:
+        for at in islice(drawing.places(axes), PLACES):
+            a, b = (_number(drawing, node, at) for node in (one, other))
+            if (a is None) != (b is None) or (a is not None and b is not None and not _near(a, b)):
+                return False
+            told += a is not None and a != 0
+            seen += 1
+            if seen >= PLACES and told >= FEWEST:
+                return True
+    return False
+
+
+def drawings(made: Mapping[str, Assign], numbers: Sequence[float]) -> list[Instance]:
+    """As many as it takes where nodes have few places."""
+    return [Instance(made, numbers, seed) for seed in range(4 * PLACES)]
+
+
+def _number(drawing: Instance, node: Node, at: Place) -> float | None:
+    try:
+        found = drawing.value(node, at)
+    except _UNDEFINED:
+        return None
+    return float(found) if not isinstance(found, complex) and math.isfinite(found) else None
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) <= _NEAR * max(1.0, abs(a), abs(b))

@@ -1,0 +1,258 @@
+"""`python -m tests.mutation.engine --count 100 --seed 0`: mistakes in the engine itself, and what catches each.
+
+A mutant is one condition turned round, one sign, number or order changed in a function of the rooms between the
+notation and the backends. It is caught where an op of the catalogue that runs the function is derived otherwise than
+committed in `generated/`, or not at all; else where a test of its room fails. A run that was cut off goes on.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import typer
+from rich.progress import track
+from sympy.core.cache import clear_cache
+
+import derive
+from derive.catalogue import catalogue
+from derive.emit import render
+from derive.errors import DeriveError
+from derive.ir.equations import Op
+from derive.pipeline import derive_op
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("facts", "rules", "adjoint", "contract", "schedule", "collapse")
+MOST_OPS, MOST_SECONDS = 12, 60
+RUNS = ROOT / "runs" / "mutation"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A function of a module, and which of the mistakes that can be made in it."""
+
+    module: str
+    function: str
+    number: int
+    said: str
+
+    @property
+    def room(self) -> str:
+        return self.module.split(".")[1]
+
+
+# --- making mistakes ------------------------------------------------------------------------------------------------
+
+_OTHER = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.Add: ast.Sub, ast.Sub: ast.Add,
+    ast.Mult: ast.Div, ast.Div: ast.Mult, ast.And: ast.Or, ast.Or: ast.And, ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}  # fmt: skip
+
+
+def _mistakes(node: ast.AST) -> Iterator[Callable[[], None]]:
+    """Each way to spoil a node where it stands."""
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER:
+        yield lambda: node.ops.__setitem__(0, _OTHER[type(node.ops[0])]())
+    if isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in _OTHER and not _is_of_types(node):
+        yield lambda: setattr(node, "op", _OTHER[type(node.op)]())
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield lambda: setattr(node, "operand", ast.UnaryOp(ast.Not(), node.operand))
+    if isinstance(node, ast.If | ast.IfExp):
+        yield lambda: setattr(node, "test", ast.UnaryOp(ast.Not(), node.test))
+    if isinstance(node, ast.Constant) and type(node.value) in (int, bool):
+        yield lambda: setattr(node, "value", not node.value if isinstance(node.value, bool) else node.value + 1)
+    if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:
+        yield lambda: node.value.elts.reverse()  # type: ignore[union-attr]
+
+
+def _is_of_types(node: ast.AST) -> bool:
+    """Whether it is `Add | Mul`, which every run of it would tell."""
+    return isinstance(node, ast.BinOp) and isinstance(node.right, ast.Name) and node.right.id[:1].isupper()
+
+
+def _nodes(tree: ast.FunctionDef) -> list[ast.AST]:
+    """What runs when the function is called: no defaults, no annotations."""
+    return [n for statement in tree.body for n in ast.walk(statement)]
+
+
+def _tree(function: FunctionType) -> ast.FunctionDef:
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    assert isinstance(made, ast.FunctionDef)
+    made.decorator_list = []
+    return made
+
+
+def _spoiled(function: FunctionType) -> Iterator[tuple[ast.FunctionDef, str]]:
+    """A function's tree with each mistake in turn, and the line that has it."""
+    count = sum(1 for n in _nodes(_tree(function)) for _ in _mistakes(n))
+    for k in range(count):
+        tree = _tree(function)
+        node, make = [(n, m) for n in _nodes(tree) for m in _mistakes(n)][k]
+        before = ast.unparse(node).splitlines()[0]
+        make()
+        yield tree, f"{before} -> {ast.unparse(node).splitlines()[0]}"
+
+
+def _functions() -> dict[tuple[str, str], FunctionType]:
+    """The functions of the rooms, without their decorators."""
+    found = {}
+    names = [m.name for m in pkgutil.walk_packages(derive.__path__, "derive.") if m.name.split(".")[1] in ROOMS]
+    for module in map(importlib.import_module, names):
+        for name, value in vars(module).items():
+            own = inspect.unwrap(value) if callable(value) else None
+            if isinstance(own, FunctionType) and own.__module__ == module.__name__ and own.__name__ == name:
+                found[module.__name__, name] = own
+    return found
+
+
+def mutants() -> list[Mutant]:
+    """Every mistake in every function."""
+    return [
+        Mutant(module, name, k, said)
+        for (module, name), function in sorted(_functions().items())
+        for k, (_, said) in enumerate(_spoiled(function))
+    ]
+
+
+@contextmanager
+def made(mutant: Mutant) -> Iterator[None]:
+    """The engine with this mistake in it, and nothing remembered from before or after."""
+    function = _functions()[mutant.module, mutant.function]
+    tree, _ = list(_spoiled(function))[mutant.number]
+    module = ast.fix_missing_locations(ast.Module([tree], []))
+    space: dict[str, Any] = {}
+    exec(compile(module, function.__code__.co_filename, "exec"), function.__globals__, space)
+    before = function.__code__
+    function.__code__ = space[mutant.function].__code__
+    _forget()
+    try:
+        yield
+    finally:
+        function.__code__ = before
+        _forget()
+
+
+def _forget() -> None:
+    clear_cache()
+    for found in gc.get_objects():
+        if isinstance(found, functools._lru_cache_wrapper):
+            found.cache_clear()
+
+
+# --- catching them --------------------------------------------------------------------------------------------------
+
+
+def _runs(ops: list[Op]) -> dict[tuple[str, str], list[str]]:
+    """The ops of the catalogue that run each function, the quickest first; known from an earlier run."""
+    path = RUNS / "ran.json"
+    if not path.exists():
+        codes: dict[CodeType, tuple[str, str]] = {f.__code__: key for key, f in _functions().items()}
+        found: dict[str, list[str]] = defaultdict(list)
+        for op in track(sorted(ops, key=lambda op: len(op.equations)), "what each op runs"):
+            ran: set[CodeType] = set()
+            _forget()
+            sys.setprofile(lambda frame, event, _, ran=ran: ran.add(frame.f_code) if event == "call" else None)
+            try:
+                derive_op(op)
+            finally:
+                sys.setprofile(None)
+            for code in ran & codes.keys():
+                found[" ".join(codes[code])].append(op.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found), encoding="utf-8")
+    known: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
+    return {(module, name): ops for key, ops in known.items() for module, name in (key.split(" "),)}
+
+
+class _TooLongError(Exception):
+    pass
+
+
+def by_the_catalogue(mutant: Mutant, ops: list[Op]) -> str:
+    """The op that is derived otherwise, or not at all; nothing where none is."""
+
+    def stop(*_: Any) -> None:
+        raise _TooLongError
+
+    signal.signal(signal.SIGALRM, stop)
+    with made(mutant):
+        for op in ops:
+            signal.alarm(MOST_SECONDS)
+            try:
+                same = render(derive_op(op)) == (ROOT / "generated" / f"{op.name}.py").read_text(encoding="utf-8")
+            except (DeriveError, _TooLongError, ArithmeticError, AssertionError, AttributeError, LookupError,
+                    RecursionError, RuntimeError, TypeError, ValueError):  # fmt: skip
+                same = False  # whatever a mistake leads to
+            finally:
+                signal.alarm(0)
+            if not same:
+                return op.name
+    return ""
+
+
+def _by_tests(mutant: Mutant) -> str:
+    """The first test of the room that fails; nothing where none does."""
+    given = json.dumps([mutant.module, mutant.function, mutant.number, mutant.said])
+    folder = next(f for f in (ROOT / "tests" / "derive" / mutant.room, ROOT / "tests" / "derive") if f.is_dir())
+    run = f"from tests.mutation.engine import tested; tested({given!r}, {str(folder)!r})"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", run], cwd=ROOT, env=environment, capture_output=True, text=True)
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return "" if done.returncode == 0 else (failed or ["the tests did not end well"])[0]
+
+
+def tested(given: str, folder: str) -> None:
+    """Run tests with a mutant in the engine; the status is theirs."""
+    import pytest
+
+    with made(Mutant(*json.loads(given))):
+        sys.exit(int(pytest.main(["-x", "-q", "--no-header", "-m", "not slow", folder])))
+
+
+def main(count: int = 100, seed: int = 0, out: Path = RUNS / "engine.jsonl") -> None:
+    """Draw mutants, and print what catches each, and those that nothing does."""
+    ops = {op.name: op for op in catalogue()}
+    runs = _runs(list(ops.values()))
+    drawn = random.Random(seed).sample(mutants(), count)
+    known = {}
+    if out.exists():
+        known = {line["key"]: line["caught"] for line in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    found: Counter[str] = Counter()
+    for mutant in track(drawn, "mutants"):
+        key = f"{mutant.module}.{mutant.function} {mutant.number} {mutant.said}"
+        if key not in known:
+            names = runs.get((mutant.module, mutant.function), [])[:MOST_OPS]
+            caught = by_the_catalogue(mutant, [ops[n] for n in names])
+            caught = f"generated/{caught}" if caught else _by_tests(mutant)
+            known[key] = caught
+            with out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, "caught": caught}) + "\n")
+        found["by generated/" if known[key].startswith("generated/") else "by a test" if known[key] else "by none"] += 1
+        if not known[key]:
+            print(f"caught by none: {key}")
+    print(", ".join(f"{n} {how}" for how, n in found.items()))
+
+
+if __name__ == "__main__":
+    typer.run(main)
