@@ -7,7 +7,7 @@ cotangents, so that the tangent map (JVP) is its adjoint by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -15,23 +15,27 @@ from sympy import Expr, Mul
 
 from derive.catalogue import load_text
 from derive.ir.equations import Op, Operand
-from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.leftovers import without_copies, without_unread
 from derive.ir.nodes.substituting import under_names
-from derive.ir.nodes.walking import walk
-from derive.ir.program import Program, SizeOf, base
+from derive.ir.nodes.walking import reads, walk
+from derive.ir.program import CONDITIONS, Call, Node, Program, Scal, Scatter, SizeOf, base
 from derive.ir.terms.axes import PACK_NAME, Axis, Size
 from derive.ir.terms.choices import Where
-from derive.ir.terms.elements import At
+from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.names import free_name
 from derive.notation.printed import Printable, own_axes, spec_file
 from derive.pipeline import Derivation, derivation_of
 
 
 @lru_cache(maxsize=256)
-def gradient_op(op: Op) -> Op:
-    """`NAME_gradients`: from the inputs and the cotangents to the gradients. Raises DeriveError where it is no op."""
+def gradient_op(op: Op, only: str = "") -> Op:
+    """`NAME_gradients`: from the inputs and the cotangents to the gradients, or to that of one input `only`.
+
+    Raises DeriveError where it is no op.
+    """
     d = derivation_of(op)
-    return _read(gradients(d), d)
+    return _read(gradients(d, only), d)
 
 
 @lru_cache(maxsize=256)
@@ -55,35 +59,128 @@ def backward(d: Derivation) -> Printable:
     return Printable(program, tuple(operands), lengths(d.named))
 
 
-def gradients(d: Derivation) -> Printable:
-    """`NAME_gradients`: from the inputs and the cotangents to the gradients."""
+def gradients(d: Derivation, only: str = "") -> Printable:
+    """`NAME_gradients`: from the inputs and the cotangents to the gradients, or to that of one input `only`."""
     operands = (*d.op.operands, *(_operand(d, name, axes) for name, axes in _cotangents(d)))
-    return Printable(_joined(d, d.backward, f"{d.op.name}_gradients", operands), operands, lengths(d.named))
+    of = dict(zip((o.name for o in d.op.differentiable), d.backward.returns, strict=True))
+    backward = replace(d.backward, returns=(of[only],)) if only else d.backward
+    return Printable(_joined(d, backward, f"{d.op.name}_gradients", operands), operands, lengths(d.named))
 
 
 def tangents(d: Derivation) -> Printable:
     """`NAME_jvp`: from the inputs and their tangents, `tx` of `x`, to the tangents of the outputs."""
-    of = gradient_op(d.op)
+    own = _tangents(d)
+    operands = (*d.op.operands, *(_operand(own, name, axes) for name, axes in _cotangents(own)))
+    program = _joined(own, own.backward, f"{d.op.name}_jvp", operands)
+    return Printable(program, operands, {**lengths(d.named), **lengths(own.named)})  # no cotangent tells an axis here
+
+
+def _tangents(d: Derivation, only: str = "") -> Derivation:
+    """The map to the gradients and its backward by the cotangents alone, called as tangents of inputs and outputs."""
+    of = gradient_op(d.op, only)
     fixed_inputs = {o.name for o in d.op.differentiable}
     operands = tuple(replace(o, kind="constant") if o.name in fixed_inputs else o for o in of.operands)
     own = derivation_of(replace(of, operands=operands))
     taken = {*own.forward.names, *own.backward.names, *(o.name for o in of.operands)}
-    of_inputs = zip((c.target.name for c in own.steps.cotangents), d.op.differentiable, strict=True)
+    inputs = [o for o in d.op.differentiable if only in ("", o.name)]
+    of_inputs = zip((c.target.name for c in own.steps.cotangents), inputs, strict=True)
     of_outputs = zip(own.backward.returns, d.op.outputs, strict=True)
     names: dict[str, str] = {}
     for old, whose in (*((name, o.name) for name, o in of_inputs), *of_outputs):
         names[old] = free_name(f"t{whose}", taken)
         taken.add(names[old])
-    own_tangents = (replace(_operand(own, name, axes), name=names[name]) for name, axes in _cotangents(own))
-    operands = (*d.op.operands, *own_tangents)
     backward = replace(
         own.backward,
         given=tuple((names.get(n, n), axes) for n, axes in own.backward.given),
         statements=tuple(under_names(s, names) for s in own.backward.statements),
         returns=tuple(names.get(n, n) for n in own.backward.returns),
     )
-    program = _joined(own, backward, f"{d.op.name}_jvp", operands)
-    return Printable(program, operands, {**lengths(d.named), **lengths(own.named)})  # no cotangent tells an axis here
+    cotangents = tuple(replace(c, target=Tensor(names[c.target.name])) for c in own.steps.cotangents)
+    adjoints = tuple(
+        replace(a, target=Tensor(names[a.target.name])) if a.target.name in names else a for a in own.steps.adjoints
+    )
+    steps = replace(own.steps, cotangents=cotangents, adjoints=adjoints)
+    return replace(own, steps=steps, backward=backward)
+
+
+def forward_mode(d: Derivation, only: str = "") -> Derivation:
+    """The tangent map as a backward of what the op's own forward keeps, and of inputs; of `only` one's tangent."""
+    return _from_what_is_kept(_tangents(d, only), d)
+
+
+def double_backward(d: Derivation, only: str = "") -> Derivation:
+    """The second derivative as a backward of the cotangents, of what the op's own forward keeps, and of inputs.
+
+    It returns what the cotangents get first, then what the inputs get; where `only` one gradient has a cotangent.
+    """
+    own = derivation_of(gradient_op(d.op, only))
+    first = len(d.op.differentiable)
+    returns = (*own.backward.returns[first:], *own.backward.returns[:first])
+    by_name = {o.name: o for o in own.op.operands}
+    cotangents = [name for name, _ in _cotangents(d)]
+    operands = (*(by_name[n] for n in cotangents), *(o for o in own.op.operands if o.name not in cotangents))
+    own = replace(own, op=replace(own.op, operands=operands), backward=replace(own.backward, returns=returns))
+    return _from_what_is_kept(_without_zeros(own), d, cotangents)
+
+
+def _without_zeros(own: Derivation) -> Derivation:
+    """A derivation without the gradients that are 0, whose inputs it holds for constants."""
+    zeros = {s.name for s in own.backward.statements if s.value == ZERO and s.name not in own.backward.added_to}
+    of = [o for o, name in zip(own.op.differentiable, own.backward.returns, strict=True) if name in zeros]
+    operands = tuple(replace(o, kind="constant") if o in of else o for o in own.op.operands)
+    returns = tuple(n for n in own.backward.returns if n not in zeros)
+    return replace(own, op=replace(own.op, operands=operands), backward=replace(own.backward, returns=returns))
+
+
+def _from_what_is_kept(own: Derivation, d: Derivation, always: Collection[str] = ()) -> Derivation:
+    """A derivation of the map to the gradients, whose backward computes again what the op's own forward does not keep.
+
+    It is given some tensors `always`, of which it may read no more than a length.
+    What is kept is a function of the inputs in the map, whose equations call it by the same name.
+    """
+    made, masks = own.forward.assigned, {c.name for c in d.conditions}
+    known = {n for n in d.kept if n in made and (_is_condition(made[n].value) or n not in masks)}
+    before = tuple(s for s in own.forward.statements if s.name not in known)
+    again = _made_again(own)
+    made_before = {s.name for s in own.forward.statements} - again
+    after = tuple(s for s in own.backward.statements if s.name not in made_before)
+    taken = own.forward.names | own.backward.names
+    names = {n: free_name(n, taken, "_") for n in sorted(again)}
+    before = tuple(under_names(s, {n: names[n] for n in again - known}) for s in before)
+    after = tuple(under_names(s, {n: names[n] for n in again & known}) for s in after)
+    axes = {**dict(d.backward.given), **dict(own.forward.given), **dict(own.backward.given)}
+    first = [name for name, _ in _cotangents(own)]
+    statements = (*before, *after)
+    given = [n for n in axes if n not in first and n not in {s.name for s in statements}]
+    program = replace(own.backward, given=tuple((n, axes[n]) for n in (*first, *given)), statements=statements)
+    asked = without_unread(without_copies(replace(program, scalars=_scalars(own))))
+    nodes = [node for s in asked.statements for node in (s.value, *s.slots)]
+    numbers = {n.name for node in nodes for n in walk(node) if isinstance(n, Scal)}
+    read = {n for node in nodes for n in reads(node)}
+    read |= {s.onto for s in asked.statements if isinstance(s, Scatter) and s.onto} | set(asked.returns)
+    kept = [n for n in given if n in read or n in always]
+    scalars = tuple(n for n in asked.scalars if n in numbers)
+    backward = replace(asked, given=tuple((n, axes[n]) for n in (*first, *kept)), scalars=scalars)
+    forward = without_unread(replace(own.forward, returns=(*own.op.outputs, *kept)))
+    conditions = {c.name: c for c in (*d.conditions, *own.conditions)}
+    return replace(own, forward=forward, backward=backward, conditions=tuple(conditions.values()))
+
+
+def _scalars(d: Derivation) -> tuple[str, ...]:
+    return tuple(o.name for o in d.op.operands if o.kind == "scalar")
+
+
+def _made_again(d: Derivation) -> set[str]:
+    """The names under which a backward makes something else than its forward."""
+    made, found = {s.name: s for s in d.forward.statements}, set[str]()
+    for s in d.backward.statements:
+        if s.name in made and (made[s.name] != s or any(found & reads(n) for n in (s.value, *s.slots))):
+            found.add(s.name)
+    return found
+
+
+def _is_condition(value: Node) -> bool:
+    return isinstance(value, Call) and value.fn in CONDITIONS
 
 
 def _cotangents(d: Derivation) -> list[tuple[str, tuple[str, ...]]]:
@@ -100,7 +197,7 @@ def _joined(d: Derivation, backward: Program, name: str, operands: tuple[Operand
             backward,
             name=name,
             given=tuple((n, given[n]) for n in known if n in given),
-            scalars=tuple(o.name for o in d.op.operands if o.kind == "scalar"),
+            scalars=_scalars(d),
             statements=(*d.forward.statements, *backward.statements),
         )
     )

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AbsSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _Abs(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = abs_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.x,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("abs", linear=True)
+    @twice_differentiable("abs", linear=True)
     def backward(ctx, dy):
         gradients = abs_backward(widened(dy), *AbsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _Abs(torch.autograd.Function):
 
 def abs(x: Tensor) -> Tensor:
     """The absolute value, with derivative 0 at 0. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("abs")(x)
     return _Abs.apply(x)

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AddBiasSaved(NamedTuple):
@@ -63,11 +64,11 @@ class _AddBias(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, b):
         y, saved = add_bias_forward(x, b)
-        keep_in(ctx, saved, [x, b])
+        keep_in(ctx, (), [x, b])
         return y
 
     @staticmethod
-    @once_differentiable("add_bias", linear=True)
+    @twice_differentiable("add_bias", linear=True)
     def backward(ctx, dy):
         gradients = add_bias_backward(widened(dy), *AddBiasSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, db = typed(ctx, gradients)
@@ -76,4 +77,6 @@ class _AddBias(torch.autograd.Function):
 
 def add_bias(x: Tensor, b: Tensor) -> Tensor:
     """A vector added to every row. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("add_bias")(x, b)
     return _AddBias.apply(x, b)

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AddColumnSaved(NamedTuple):
@@ -62,11 +63,11 @@ class _AddColumn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, c):
         y, saved = add_column_forward(x, c)
-        keep_in(ctx, saved, [x, c])
+        keep_in(ctx, (), [x, c])
         return y
 
     @staticmethod
-    @once_differentiable("add_column", linear=True)
+    @twice_differentiable("add_column", linear=True)
     def backward(ctx, dy):
         gradients = add_column_backward(widened(dy), *AddColumnSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dc = typed(ctx, gradients)
@@ -75,4 +76,6 @@ class _AddColumn(torch.autograd.Function):
 
 def add_column(x: Tensor, c: Tensor) -> Tensor:
     """A number a row, added to the whole of that row. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("add_column")(x, c)
     return _AddColumn.apply(x, c)

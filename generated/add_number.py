@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AddNumberSaved(NamedTuple):
@@ -62,11 +63,11 @@ class _AddNumber(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, a):
         y, saved = add_number_forward(x, a)
-        keep_in(ctx, saved, [x, a])
+        keep_in(ctx, (), [x, a])
         return y
 
     @staticmethod
-    @once_differentiable("add_number", linear=True)
+    @twice_differentiable("add_number", linear=True)
     def backward(ctx, dy):
         gradients = add_number_backward(widened(dy), *AddNumberSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, da = typed(ctx, gradients)
@@ -75,4 +76,6 @@ class _AddNumber(torch.autograd.Function):
 
 def add_number(x: Tensor, a: Tensor) -> Tensor:
     """One learned number added everywhere. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("add_number")(x, a)
     return _AddNumber.apply(x, a)

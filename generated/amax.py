@@ -23,7 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AmaxSaved(NamedTuple):
@@ -55,11 +56,11 @@ class _Amax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = amax_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, saved.x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("amax", linear=True)
+    @twice_differentiable("amax", linear=True)
     def backward(ctx, dy):
         gradients = amax_backward(widened(dy), *AmaxSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -68,4 +69,6 @@ class _Amax(torch.autograd.Function):
 
 def amax(x: Tensor) -> Tensor:
     """The maximum over the last axis; ties share the gradient evenly. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("amax")(x)
     return _Amax.apply(x)

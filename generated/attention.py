@@ -41,7 +41,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened, without_values
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class AttentionSaved(NamedTuple):
@@ -99,17 +100,21 @@ class _Attention(torch.autograd.Function):
     def forward(ctx, q, k, v):
         o, saved = attention_forward(q, k, v)
         need_dq, need_dk, _ = ctx.needs_input_grad
-        if not (need_dq or need_dk):
-            saved = saved._replace(o=None, v=None)
-        if not need_dk:
-            saved = saved._replace(q=without_values(saved.q))
-        if not need_dq:
-            saved = saved._replace(k=None)
-        keep_in(ctx, saved, [q, k, v])
+        keep_in(
+            ctx,
+            (
+                saved.p,
+                saved.o if need_dq or need_dk else None,
+                q if need_dq or need_dk else without_values(q),
+                k if need_dq or need_dk else None,
+                v if need_dq or need_dk else None,
+            ),
+            [q, k, v],
+        )
         return o
 
     @staticmethod
-    @once_differentiable("attention")
+    @twice_differentiable("attention")
     def backward(ctx, do):
         gradients = attention_backward(widened(do), *AttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dq, dk, dv = typed(ctx, gradients)
@@ -118,4 +123,6 @@ class _Attention(torch.autograd.Function):
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Scaled dot-product attention (Vaswani et al., 2017). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("attention")(q, k, v)
     return _Attention.apply(q, k, v)

@@ -44,7 +44,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened, without_values
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class AttentionWithBiasSaved(NamedTuple):
@@ -113,20 +114,25 @@ class _AttentionWithBias(torch.autograd.Function):
     def forward(ctx, q, k, v, bias):
         o, saved = attention_with_bias_forward(q, k, v, bias)
         need_dq, need_dk, _, need_dbias = ctx.needs_input_grad
-        if not (need_dq or need_dk or need_dbias):
-            saved = saved._replace(o=None, v=None)
-        if not need_dk:
-            saved = saved._replace(q=without_values(saved.q))
-        if not need_dq:
-            saved = saved._replace(k=None)
-        keep_in(ctx, saved, [q, k, v, bias])
+        keep_in(
+            ctx,
+            (
+                saved.p,
+                saved.o if need_dq or need_dk or need_dbias else None,
+                q if need_dq or need_dk else without_values(q),
+                k if need_dq or need_dk else None,
+                v if need_dq or need_dk or need_dbias else None,
+                bias if need_dbias else None,
+            ),
+            [q, k, v, bias],
+        )
         return o
 
     @staticmethod
-    @once_differentiable("attention_with_bias")
+    @twice_differentiable("attention_with_bias")
     def backward(ctx, do):
         gradients = attention_with_bias_backward(
-            widened(do), *AttentionWithBiasSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+            widened(do), *AttentionWithBiasSaved(*kept_in(ctx)[:5]), needs=ctx.needs_input_grad
         )
         dq, dk, dv, dbias = typed(ctx, gradients)
         return dq, dk, dv, dbias
@@ -134,4 +140,6 @@ class _AttentionWithBias(torch.autograd.Function):
 
 def attention_with_bias(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     """Attention with a learned bias a head and a pair of positions (Raffel et al., 2020); -inf masks a pair. Differentiable by `loss.backward()`."""
-    return _AttentionWithBias.apply(q, k, v, bias)
+    if is_transformed():
+        return derivatives_of("attention_with_bias")(q, k, v, bias)
+    return edges_alone(_AttentionWithBias.apply(q, k, v, bias), (5, bias))

@@ -24,8 +24,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import window_sums
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -71,11 +72,11 @@ class _AvgPool2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, height, width):
         y, saved = avg_pool2d_forward(x, height, width)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.h, saved.w, saved.height, saved.width), [x])
         return y
 
     @staticmethod
-    @once_differentiable("avg_pool2d", linear=True)
+    @twice_differentiable("avg_pool2d", linear=True)
     def backward(ctx, dy):
         gradients = avg_pool2d_backward(widened(dy), *AvgPool2dSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -84,4 +85,6 @@ class _AvgPool2d(torch.autograd.Function):
 
 def avg_pool2d(x: Tensor, height: int = 2, width: int = 2) -> Tensor:
     """The mean of every window; the windows start at every second place. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("avg_pool2d")(x, height, width)
     return _AvgPool2d.apply(x, height, width)

@@ -25,7 +25,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BatchedMatmulSaved(NamedTuple):
@@ -69,15 +70,11 @@ class _BatchedMatmul(torch.autograd.Function):
     def forward(ctx, a, b):
         c, saved = batched_matmul_forward(a, b)
         need_da, need_db = ctx.needs_input_grad
-        if not need_db:
-            saved = saved._replace(a=None)
-        if not need_da:
-            saved = saved._replace(b=None)
-        keep_in(ctx, saved, [a, b])
+        keep_in(ctx, (a if need_db else None, b if need_da else None), [a, b])
         return c
 
     @staticmethod
-    @once_differentiable("batched_matmul")
+    @twice_differentiable("batched_matmul")
     def backward(ctx, dc):
         gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
@@ -86,4 +83,6 @@ class _BatchedMatmul(torch.autograd.Function):
 
 def batched_matmul(a: Tensor, b: Tensor) -> Tensor:
     """The product of two matrices, for each of the leading axes. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("batched_matmul")(a, b)
     return _BatchedMatmul.apply(a, b)

@@ -35,8 +35,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
 from ._functions import ratio_of
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BatchnormSaved(NamedTuple):
@@ -101,21 +102,29 @@ class _Batchnorm(torch.autograd.Function):
     def forward(ctx, x, gamma, beta, eps, correction):
         y, saved = batchnorm_forward(x, gamma, beta, eps, correction)
         need_dx, need_dgamma, _, _, _ = ctx.needs_input_grad
-        if not need_dx:
-            saved = saved._replace(rstd=None, gamma=None)
-        if not (need_dx or need_dgamma):
-            saved = saved._replace(xhat=None)
-        keep_in(ctx, saved, [x, gamma, beta])
+        keep_in(
+            ctx,
+            (
+                saved.rstd if need_dx else None,
+                saved.xhat if need_dx or need_dgamma else None,
+                gamma if need_dx else None,
+                saved.correction,
+                x if need_dx else None,
+            ),
+            [x, gamma, beta],
+        )
         return y
 
     @staticmethod
-    @once_differentiable("batchnorm")
+    @twice_differentiable("batchnorm")
     def backward(ctx, dy):
-        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:3])
+        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept_in(ctx)[:4]), needs=ctx.needs_input_grad[:3])
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 
 
 def batchnorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05, correction: float = 1) -> Tensor:
     """Batch normalisation over the batch axis (Ioffe & Szegedy, 2015), with Bessel's correction by default. Differentiable by `loss.backward()`."""
-    return _Batchnorm.apply(x, gamma, beta, eps, correction)
+    if is_transformed():
+        return derivatives_of("batchnorm")(x, gamma, beta, eps, correction)
+    return edges_alone(_Batchnorm.apply(x, gamma, beta, eps, correction), (3, x))

@@ -27,7 +27,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BceWithLogitsSaved(NamedTuple):
@@ -74,13 +75,11 @@ class _BceWithLogits(torch.autograd.Function):
     def forward(ctx, x, t):
         loss, saved = bce_with_logits_forward(x, t)
         need_dx, _ = ctx.needs_input_grad
-        if not need_dx:
-            saved = saved._replace(t=None)
-        keep_in(ctx, saved, [x, t])
+        keep_in(ctx, (x, t if need_dx else None), [x, t])
         return loss
 
     @staticmethod
-    @once_differentiable("bce_with_logits")
+    @twice_differentiable("bce_with_logits")
     def backward(ctx, dloss):
         gradients = bce_with_logits_backward(
             widened(dloss), *BceWithLogitsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
@@ -91,4 +90,6 @@ class _BceWithLogits(torch.autograd.Function):
 
 def bce_with_logits(x: Tensor, t: Tensor) -> Tensor:
     """Binary cross-entropy of sigmoid(x) against probabilities t, averaged. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("bce_with_logits")(x, t)
     return _BceWithLogits.apply(x, t)

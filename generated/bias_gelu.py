@@ -32,7 +32,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BiasGeluSaved(NamedTuple):
@@ -76,17 +77,19 @@ class _BiasGelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, b):
         y, saved = bias_gelu_forward(x, b)
-        keep_in(ctx, saved, [x, b])
+        keep_in(ctx, (saved.dy_dh, x, b), [x, b])
         return y
 
     @staticmethod
-    @once_differentiable("bias_gelu")
+    @twice_differentiable("bias_gelu")
     def backward(ctx, dy):
-        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
+        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept_in(ctx)[:1]), needs=ctx.needs_input_grad)
         dx, db = typed(ctx, gradients)
         return dx, db
 
 
 def bias_gelu(x: Tensor, b: Tensor) -> Tensor:
     """A bias, then GELU: what follows the first projection of a transformer's block (Radford et al., 2018). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("bias_gelu")(x, b)
     return _BiasGelu.apply(x, b)

@@ -30,7 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class BilinearSaved(NamedTuple):
@@ -86,17 +87,15 @@ class _Bilinear(torch.autograd.Function):
     def forward(ctx, x, z, w, b):
         y, saved = bilinear_forward(x, z, w, b)
         need_dx, need_dz, need_dw, _ = ctx.needs_input_grad
-        if not (need_dz or need_dw):
-            saved = saved._replace(x=None)
-        if not (need_dx or need_dw):
-            saved = saved._replace(z=None)
-        if not (need_dx or need_dz):
-            saved = saved._replace(w=None)
-        keep_in(ctx, saved, [x, z, w, b])
+        keep_in(
+            ctx,
+            (x if need_dz or need_dw else None, z if need_dx or need_dw else None, w if need_dx or need_dz else None),
+            [x, z, w, b],
+        )
         return y
 
     @staticmethod
-    @once_differentiable("bilinear")
+    @twice_differentiable("bilinear")
     def backward(ctx, dy):
         gradients = bilinear_backward(widened(dy), *BilinearSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dz, dw, db = typed(ctx, gradients)
@@ -105,4 +104,6 @@ class _Bilinear(torch.autograd.Function):
 
 def bilinear(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """A map of two inputs, affine in each of them. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("bilinear")(x, z, w, b)
     return _Bilinear.apply(x, z, w, b)

@@ -42,8 +42,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import where_by_bits
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened, without_values
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class CausalAttentionSaved(NamedTuple):
@@ -104,17 +105,21 @@ class _CausalAttention(torch.autograd.Function):
     def forward(ctx, q, k, v):
         o, saved = causal_attention_forward(q, k, v)
         need_dq, need_dk, _ = ctx.needs_input_grad
-        if not (need_dq or need_dk):
-            saved = saved._replace(o=None, v=None)
-        if not need_dk:
-            saved = saved._replace(q=without_values(saved.q))
-        if not need_dq:
-            saved = saved._replace(k=None)
-        keep_in(ctx, saved, [q, k, v])
+        keep_in(
+            ctx,
+            (
+                saved.p,
+                saved.o if need_dq or need_dk else None,
+                q if need_dq or need_dk else without_values(q),
+                k if need_dq or need_dk else None,
+                v if need_dq or need_dk else None,
+            ),
+            [q, k, v],
+        )
         return o
 
     @staticmethod
-    @once_differentiable("causal_attention")
+    @twice_differentiable("causal_attention")
     def backward(ctx, do):
         gradients = causal_attention_backward(
             widened(do), *CausalAttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
@@ -125,4 +130,6 @@ class _CausalAttention(torch.autograd.Function):
 
 def causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Scaled dot-product attention under a causal mask (Vaswani et al., 2017). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("causal_attention")(q, k, v)
     return _CausalAttention.apply(q, k, v)

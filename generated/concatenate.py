@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class ConcatenateSaved(NamedTuple):
@@ -65,11 +66,11 @@ class _Concatenate(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, z):
         y, saved = concatenate_forward(x, z)
-        keep_in(ctx, saved, [x, z])
+        keep_in(ctx, (saved.a,), [x, z])
         return y
 
     @staticmethod
-    @once_differentiable("concatenate", linear=True)
+    @twice_differentiable("concatenate", linear=True)
     def backward(ctx, dy):
         gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dz = typed(ctx, gradients)
@@ -78,4 +79,6 @@ class _Concatenate(torch.autograd.Function):
 
 def concatenate(x: Tensor, z: Tensor) -> Tensor:
     """Two tensors one after the other along the last axis. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("concatenate")(x, z)
     return _Concatenate.apply(x, z)

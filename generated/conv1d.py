@@ -29,17 +29,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import (
-    check_length,
-    check_shapes,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    typed,
-    widened,
-    without_values,
-)
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class Conv1dSaved(NamedTuple):
@@ -92,15 +83,11 @@ class _Conv1d(torch.autograd.Function):
     def forward(ctx, x, w, b):
         y, saved = conv1d_forward(x, w, b)
         need_dx, need_dw, _ = ctx.needs_input_grad
-        if not need_dw:
-            saved = saved._replace(x=without_values(saved.x))
-        if not need_dx:
-            saved = saved._replace(w=without_values(saved.w))
-        keep_in(ctx, saved, [x, w, b])
+        keep_in(ctx, (x if need_dw else without_values(x), w if need_dx else without_values(w)), [x, w, b])
         return y
 
     @staticmethod
-    @once_differentiable("conv1d")
+    @twice_differentiable("conv1d")
     def backward(ctx, dy):
         gradients = conv1d_backward(widened(dy), *Conv1dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dw, db = typed(ctx, gradients)
@@ -109,4 +96,6 @@ class _Conv1d(torch.autograd.Function):
 
 def conv1d(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """A convolution along one axis, without padding (Waibel et al., 1989). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("conv1d")(x, w, b)
     return _Conv1d.apply(x, w, b)

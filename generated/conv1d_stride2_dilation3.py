@@ -29,17 +29,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import (
-    check_length,
-    check_shapes,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    typed,
-    widened,
-    without_values,
-)
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class Conv1dStride2Dilation3Saved(NamedTuple):
@@ -95,15 +86,11 @@ class _Conv1dStride2Dilation3(torch.autograd.Function):
     def forward(ctx, x, w, b):
         y, saved = conv1d_stride2_dilation3_forward(x, w, b)
         need_dx, need_dw, _ = ctx.needs_input_grad
-        if not need_dw:
-            saved = saved._replace(x=without_values(saved.x))
-        if not need_dx:
-            saved = saved._replace(w=without_values(saved.w))
-        keep_in(ctx, saved, [x, w, b])
+        keep_in(ctx, (x if need_dw else without_values(x), w if need_dx else without_values(w)), [x, w, b])
         return y
 
     @staticmethod
-    @once_differentiable("conv1d_stride2_dilation3")
+    @twice_differentiable("conv1d_stride2_dilation3")
     def backward(ctx, dy):
         gradients = conv1d_stride2_dilation3_backward(
             widened(dy), *Conv1dStride2Dilation3Saved(*kept_in(ctx)), needs=ctx.needs_input_grad
@@ -114,4 +101,6 @@ class _Conv1dStride2Dilation3(torch.autograd.Function):
 
 def conv1d_stride2_dilation3(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """A convolution along one axis whose windows start at every second place and take every third element. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("conv1d_stride2_dilation3")(x, w, b)
     return _Conv1dStride2Dilation3.apply(x, w, b)

@@ -30,17 +30,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import (
-    check_length,
-    check_shapes,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    typed,
-    widened,
-    without_values,
-)
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class Conv2dSaved(NamedTuple):
@@ -94,15 +85,11 @@ class _Conv2d(torch.autograd.Function):
     def forward(ctx, x, k, b):
         y, saved = conv2d_forward(x, k, b)
         need_dx, need_dk, _ = ctx.needs_input_grad
-        if not need_dk:
-            saved = saved._replace(x=without_values(saved.x))
-        if not need_dx:
-            saved = saved._replace(k=without_values(saved.k))
-        keep_in(ctx, saved, [x, k, b])
+        keep_in(ctx, (x if need_dk else without_values(x), k if need_dx else without_values(k)), [x, k, b])
         return y
 
     @staticmethod
-    @once_differentiable("conv2d")
+    @twice_differentiable("conv2d")
     def backward(ctx, dy):
         gradients = conv2d_backward(widened(dy), *Conv2dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dk, db = typed(ctx, gradients)
@@ -111,4 +98,6 @@ class _Conv2d(torch.autograd.Function):
 
 def conv2d(x: Tensor, k: Tensor, b: Tensor) -> Tensor:
     """A convolution of images, without padding (LeCun et al., 1989). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("conv2d")(x, k, b)
     return _Conv2d.apply(x, k, b)

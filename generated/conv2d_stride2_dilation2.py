@@ -30,17 +30,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import (
-    check_length,
-    check_shapes,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    typed,
-    widened,
-    without_values,
-)
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -101,15 +92,11 @@ class _Conv2dStride2Dilation2(torch.autograd.Function):
     def forward(ctx, x, k, b):
         y, saved = conv2d_stride2_dilation2_forward(x, k, b)
         need_dx, need_dk, _ = ctx.needs_input_grad
-        if not need_dk:
-            saved = saved._replace(x=without_values(saved.x))
-        if not need_dx:
-            saved = saved._replace(k=without_values(saved.k))
-        keep_in(ctx, saved, [x, k, b])
+        keep_in(ctx, (x if need_dk else without_values(x), k if need_dx else without_values(k)), [x, k, b])
         return y
 
     @staticmethod
-    @once_differentiable("conv2d_stride2_dilation2")
+    @twice_differentiable("conv2d_stride2_dilation2")
     def backward(ctx, dy):
         gradients = conv2d_stride2_dilation2_backward(
             widened(dy), *Conv2dStride2Dilation2Saved(*kept_in(ctx)), needs=ctx.needs_input_grad
@@ -120,4 +107,6 @@ class _Conv2dStride2Dilation2(torch.autograd.Function):
 
 def conv2d_stride2_dilation2(x: Tensor, k: Tensor, b: Tensor) -> Tensor:
     """A convolution of images with stride 2 and dilation 2 (Yu & Koltun, 2016). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("conv2d_stride2_dilation2")(x, k, b)
     return _Conv2dStride2Dilation2.apply(x, k, b)

@@ -34,7 +34,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class CrossEntropyIgnoreIndexSaved(NamedTuple):
@@ -95,17 +96,21 @@ class _CrossEntropyIgnoreIndex(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, ignore_index):
         loss, saved = cross_entropy_ignore_index_forward(z, y, ignore_index)
-        keep_in(ctx, saved, [z])
+        keep_in(ctx, (saved.exp_z_minus_m, saved.s, saved.count, saved.y, saved.ignore_index, z), [z])
         return loss
 
     @staticmethod
-    @once_differentiable("cross_entropy_ignore_index")
+    @twice_differentiable("cross_entropy_ignore_index")
     def backward(ctx, dloss):
-        gradients = cross_entropy_ignore_index_backward(widened(dloss), *CrossEntropyIgnoreIndexSaved(*kept_in(ctx)))
+        gradients = cross_entropy_ignore_index_backward(
+            widened(dloss), *CrossEntropyIgnoreIndexSaved(*kept_in(ctx)[:5])
+        )
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 
 
 def cross_entropy_ignore_index(z: Tensor, y: Tensor, ignore_index: float = -100) -> Tensor:
     """Cross-entropy averaged over the labels that are not `ignore_index`, which need be no class. Differentiable by `loss.backward()`."""
-    return _CrossEntropyIgnoreIndex.apply(z, y, ignore_index)
+    if is_transformed():
+        return derivatives_of("cross_entropy_ignore_index")(z, y, ignore_index)
+    return edges_alone(_CrossEntropyIgnoreIndex.apply(z, y, ignore_index), (4, z))

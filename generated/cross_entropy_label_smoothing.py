@@ -34,8 +34,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
 from ._functions import ratio_of
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class CrossEntropyLabelSmoothingSaved(NamedTuple):
@@ -92,14 +93,14 @@ class _CrossEntropyLabelSmoothing(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, smoothing):
         loss, saved = cross_entropy_label_smoothing_forward(z, y, smoothing)
-        keep_in(ctx, saved, [z])
+        keep_in(ctx, (saved.exp_z_minus_m, saved.s, saved.y, saved.smoothing, z), [z])
         return loss
 
     @staticmethod
-    @once_differentiable("cross_entropy_label_smoothing")
+    @twice_differentiable("cross_entropy_label_smoothing")
     def backward(ctx, dloss):
         gradients = cross_entropy_label_smoothing_backward(
-            widened(dloss), *CrossEntropyLabelSmoothingSaved(*kept_in(ctx))
+            widened(dloss), *CrossEntropyLabelSmoothingSaved(*kept_in(ctx)[:4])
         )
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
@@ -107,4 +108,6 @@ class _CrossEntropyLabelSmoothing(torch.autograd.Function):
 
 def cross_entropy_label_smoothing(z: Tensor, y: Tensor, smoothing: float = 0.1) -> Tensor:
     """Cross-entropy against integer labels, a part of each spread over all classes (Szegedy et al., 2016). Differentiable by `loss.backward()`."""
-    return _CrossEntropyLabelSmoothing.apply(z, y, smoothing)
+    if is_transformed():
+        return derivatives_of("cross_entropy_label_smoothing")(z, y, smoothing)
+    return edges_alone(_CrossEntropyLabelSmoothing.apply(z, y, smoothing), (3, z))

@@ -30,7 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class CrossEntropyProbabilitiesSaved(NamedTuple):
@@ -79,16 +80,14 @@ class _CrossEntropyProbabilities(torch.autograd.Function):
     def forward(ctx, z, t):
         loss, saved = cross_entropy_probabilities_forward(z, t)
         need_dz, _ = ctx.needs_input_grad
-        if not need_dz:
-            saved = saved._replace(t=None)
-        keep_in(ctx, saved, [z, t])
+        keep_in(ctx, (saved.logp, t if need_dz else None, z if need_dz else None), [z, t])
         return loss
 
     @staticmethod
-    @once_differentiable("cross_entropy_probabilities")
+    @twice_differentiable("cross_entropy_probabilities")
     def backward(ctx, dloss):
         gradients = cross_entropy_probabilities_backward(
-            widened(dloss), *CrossEntropyProbabilitiesSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+            widened(dloss), *CrossEntropyProbabilitiesSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad
         )
         dz, dt = typed(ctx, gradients)
         return dz, dt
@@ -96,4 +95,6 @@ class _CrossEntropyProbabilities(torch.autograd.Function):
 
 def cross_entropy_probabilities(z: Tensor, t: Tensor) -> Tensor:
     """Cross-entropy of softmax(z) against class probabilities t, averaged over the batch. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("cross_entropy_probabilities")(z, t)
     return _CrossEntropyProbabilities.apply(z, t)

@@ -31,7 +31,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class CrossEntropyWeightedSaved(NamedTuple):
@@ -87,17 +88,19 @@ class _CrossEntropyWeighted(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, weight):
         loss, saved = cross_entropy_weighted_forward(z, y, weight)
-        keep_in(ctx, saved, [z])
+        keep_in(ctx, (saved.exp_z_minus_m, saved.s, saved.weight_sum, saved.y, saved.weight, z), [z])
         return loss
 
     @staticmethod
-    @once_differentiable("cross_entropy_weighted")
+    @twice_differentiable("cross_entropy_weighted")
     def backward(ctx, dloss):
-        gradients = cross_entropy_weighted_backward(widened(dloss), *CrossEntropyWeightedSaved(*kept_in(ctx)))
+        gradients = cross_entropy_weighted_backward(widened(dloss), *CrossEntropyWeightedSaved(*kept_in(ctx)[:5]))
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
 
 
 def cross_entropy_weighted(z: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Cross-entropy against integer labels, averaged with a weight an example: 0 leaves the example out. Differentiable by `loss.backward()`."""
-    return _CrossEntropyWeighted.apply(z, y, weight)
+    if is_transformed():
+        return derivatives_of("cross_entropy_weighted")(z, y, weight)
+    return edges_alone(_CrossEntropyWeighted.apply(z, y, weight), (5, z))

@@ -30,17 +30,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import (
-    check_length,
-    check_shapes,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    typed,
-    widened,
-    without_values,
-)
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class DepthwiseConv2dSaved(NamedTuple):
@@ -97,15 +88,11 @@ class _DepthwiseConv2d(torch.autograd.Function):
     def forward(ctx, x, k, b):
         y, saved = depthwise_conv2d_forward(x, k, b)
         need_dx, need_dk, _ = ctx.needs_input_grad
-        if not need_dk:
-            saved = saved._replace(x=without_values(saved.x))
-        if not need_dx:
-            saved = saved._replace(k=without_values(saved.k))
-        keep_in(ctx, saved, [x, k, b])
+        keep_in(ctx, (x if need_dk else without_values(x), k if need_dx else without_values(k)), [x, k, b])
         return y
 
     @staticmethod
-    @once_differentiable("depthwise_conv2d")
+    @twice_differentiable("depthwise_conv2d")
     def backward(ctx, dy):
         gradients = depthwise_conv2d_backward(
             widened(dy), *DepthwiseConv2dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
@@ -116,4 +103,6 @@ class _DepthwiseConv2d(torch.autograd.Function):
 
 def depthwise_conv2d(x: Tensor, k: Tensor, b: Tensor) -> Tensor:
     """A convolution of each channel by itself, without padding (Chollet, 2017). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("depthwise_conv2d")(x, k, b)
     return _DepthwiseConv2d.apply(x, k, b)

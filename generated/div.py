@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class DivSaved(NamedTuple):
@@ -64,20 +65,20 @@ class _Div(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = div_forward(x, y)
-        _, need_dy = ctx.needs_input_grad
-        if not need_dy:
-            saved = saved._replace(z=None)
-        keep_in(ctx, saved, [x, y])
+        need_dx, need_dy = ctx.needs_input_grad
+        keep_in(ctx, (saved.z if need_dy else None, y, x if need_dx and need_dy else None), [x, y])
         return z
 
     @staticmethod
-    @once_differentiable("div")
+    @twice_differentiable("div")
     def backward(ctx, dz):
-        gradients = div_backward(widened(dz), *DivSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
+        gradients = div_backward(widened(dz), *DivSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad)
         dx, dy = typed(ctx, gradients)
         return dx, dy
 
 
 def div(x: Tensor, y: Tensor) -> Tensor:
     """The quotient of two tensors of one shape, element by element. Differentiable by `loss.backward()`."""
-    return _Div.apply(x, y)
+    if is_transformed():
+        return derivatives_of("div")(x, y)
+    return edges_alone(_Div.apply(x, y), (2, x))

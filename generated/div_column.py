@@ -25,7 +25,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class DivColumnSaved(NamedTuple):
@@ -69,20 +70,20 @@ class _DivColumn(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, c):
         y, saved = div_column_forward(x, c)
-        _, need_dc = ctx.needs_input_grad
-        if not need_dc:
-            saved = saved._replace(y=None)
-        keep_in(ctx, saved, [x, c])
+        need_dx, need_dc = ctx.needs_input_grad
+        keep_in(ctx, (saved.y if need_dc else None, c, x if need_dx and need_dc else None), [x, c])
         return y
 
     @staticmethod
-    @once_differentiable("div_column")
+    @twice_differentiable("div_column")
     def backward(ctx, dy):
-        gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
+        gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad)
         dx, dc = typed(ctx, gradients)
         return dx, dc
 
 
 def div_column(x: Tensor, c: Tensor) -> Tensor:
     """Every row divided by a number of its own. Differentiable by `loss.backward()`."""
-    return _DivColumn.apply(x, c)
+    if is_transformed():
+        return derivatives_of("div_column")(x, c)
+    return edges_alone(_DivColumn.apply(x, c), (2, x))

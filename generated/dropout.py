@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class DropoutSaved(NamedTuple):
@@ -51,11 +52,11 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mask, rate):
         y, saved = dropout_forward(x, mask, rate)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.mask, saved.rate), [x])
         return y
 
     @staticmethod
-    @once_differentiable("dropout", linear=True)
+    @twice_differentiable("dropout", linear=True)
     def backward(ctx, dy):
         gradients = dropout_backward(widened(dy), *DropoutSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -64,4 +65,6 @@ class _Dropout(torch.autograd.Function):
 
 def dropout(x: Tensor, mask: Tensor, rate: float = 0.5) -> Tensor:
     """Elements kept where the mask is 1, and scaled up for those dropped (Srivastava et al., 2014). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("dropout")(x, mask, rate)
     return _Dropout.apply(x, mask, rate)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class EluSaved(NamedTuple):
@@ -54,11 +55,11 @@ class _Elu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, alpha):
         y, saved = elu_forward(x, alpha)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (x, saved.alpha), [x])
         return y
 
     @staticmethod
-    @once_differentiable("elu")
+    @twice_differentiable("elu")
     def backward(ctx, dy):
         gradients = elu_backward(widened(dy), *EluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -67,4 +68,6 @@ class _Elu(torch.autograd.Function):
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """The identity above 0, a saturating exponential below it (Clevert, Unterthiner & Hochreiter, 2016). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("elu")(x, alpha)
     return _Elu.apply(x, alpha)

@@ -23,7 +23,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class EmbeddingSaved(NamedTuple):
@@ -59,11 +60,11 @@ class _Embedding(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, ix):
         emb, saved = embedding_forward(C, ix)
-        keep_in(ctx, saved, [C])
+        keep_in(ctx, (saved.ix, saved.v), [C])
         return emb
 
     @staticmethod
-    @once_differentiable("embedding", linear=True)
+    @twice_differentiable("embedding", linear=True)
     def backward(ctx, demb):
         gradients = embedding_backward(widened(demb), *EmbeddingSaved(*kept_in(ctx)))
         (dC,) = typed(ctx, (gradients,))
@@ -72,4 +73,6 @@ class _Embedding(torch.autograd.Function):
 
 def embedding(C: Tensor, ix: Tensor) -> Tensor:
     """Rows of a table; the gradients of repeated rows accumulate. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("embedding")(C, ix)
     return _Embedding.apply(C, ix)

@@ -25,7 +25,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class EmbeddingWithPositionsSaved(NamedTuple):
@@ -76,13 +77,11 @@ class _EmbeddingWithPositions(torch.autograd.Function):
     def forward(ctx, C, P, ix):
         x, saved = embedding_with_positions_forward(C, P, ix)
         need_dC, _, _ = ctx.needs_input_grad
-        if not need_dC:
-            saved = saved._replace(ix=None)
-        keep_in(ctx, saved, [C, P])
+        keep_in(ctx, (saved.ix if need_dC else None, saved.v), [C, P])
         return x
 
     @staticmethod
-    @once_differentiable("embedding_with_positions", linear=True)
+    @twice_differentiable("embedding_with_positions", linear=True)
     def backward(ctx, dx):
         gradients = embedding_with_positions_backward(
             widened(dx), *EmbeddingWithPositionsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2]
@@ -93,4 +92,6 @@ class _EmbeddingWithPositions(torch.autograd.Function):
 
 def embedding_with_positions(C: Tensor, P: Tensor, ix: Tensor) -> Tensor:
     """A row of one table for each token and a row of another for each position, added (Radford et al., 2018). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("embedding_with_positions")(C, P, ix)
     return _EmbeddingWithPositions.apply(C, P, ix)

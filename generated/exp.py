@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class ExpSaved(NamedTuple):
@@ -50,17 +51,19 @@ class _Exp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = exp_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("exp")
+    @twice_differentiable("exp")
     def backward(ctx, dy):
-        gradients = exp_backward(widened(dy), *ExpSaved(*kept_in(ctx)))
+        gradients = exp_backward(widened(dy), *ExpSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def exp(x: Tensor) -> Tensor:
     """The exponential function. Differentiable by `loss.backward()`."""
-    return _Exp.apply(x)
+    if is_transformed():
+        return derivatives_of("exp")(x)
+    return edges_alone(_Exp.apply(x), (1, x))

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class FlattenSaved(NamedTuple):
@@ -52,11 +53,11 @@ class _Flatten(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = flatten_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.t, saved.e), [x])
         return y
 
     @staticmethod
-    @once_differentiable("flatten", linear=True)
+    @twice_differentiable("flatten", linear=True)
     def backward(ctx, dy):
         gradients = flatten_backward(widened(dy), *FlattenSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -65,4 +66,6 @@ class _Flatten(torch.autograd.Function):
 
 def flatten(x: Tensor) -> Tensor:
     """The last two axes as one, the first of them slowest. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("flatten")(x)
     return _Flatten.apply(x)

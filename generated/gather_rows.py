@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class GatherRowsSaved(NamedTuple):
@@ -57,11 +58,11 @@ class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, ix):
         y, saved = gather_rows_forward(x, ix)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.ix, saved.d), [x])
         return y
 
     @staticmethod
-    @once_differentiable("gather_rows", linear=True)
+    @twice_differentiable("gather_rows", linear=True)
     def backward(ctx, dy):
         gradients = gather_rows_backward(widened(dy), *GatherRowsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -70,4 +71,6 @@ class _GatherRows(torch.autograd.Function):
 
 def gather_rows(x: Tensor, ix: Tensor) -> Tensor:
     """From each row the elements at given places; repeated places accumulate their gradients. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("gather_rows")(x, ix)
     return _GatherRows.apply(x, ix)

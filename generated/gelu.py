@@ -27,7 +27,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class GeluSaved(NamedTuple):
@@ -58,17 +59,19 @@ class _Gelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = gelu_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.dy_dx, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("gelu")
+    @twice_differentiable("gelu")
     def backward(ctx, dy):
-        gradients = gelu_backward(widened(dy), *GeluSaved(*kept_in(ctx)))
+        gradients = gelu_backward(widened(dy), *GeluSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def gelu(x: Tensor) -> Tensor:
     """An element times the normal distribution function of it (Hendrycks & Gimpel, 2016). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("gelu")(x)
     return _Gelu.apply(x)

@@ -29,7 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class GeluTanhSaved(NamedTuple):
@@ -65,17 +66,19 @@ class _GeluTanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = gelu_tanh_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.dy_dx, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("gelu_tanh")
+    @twice_differentiable("gelu_tanh")
     def backward(ctx, dy):
-        gradients = gelu_tanh_backward(widened(dy), *GeluTanhSaved(*kept_in(ctx)))
+        gradients = gelu_tanh_backward(widened(dy), *GeluTanhSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """GELU by way of the hyperbolic tangent (Hendrycks & Gimpel, 2016). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("gelu_tanh")(x)
     return _GeluTanh.apply(x)

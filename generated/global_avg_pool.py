@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class GlobalAvgPoolSaved(NamedTuple):
@@ -53,11 +54,11 @@ class _GlobalAvgPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = global_avg_pool_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.h, saved.w), [x])
         return y
 
     @staticmethod
-    @once_differentiable("global_avg_pool", linear=True)
+    @twice_differentiable("global_avg_pool", linear=True)
     def backward(ctx, dy):
         gradients = global_avg_pool_backward(widened(dy), *GlobalAvgPoolSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -66,4 +67,6 @@ class _GlobalAvgPool(torch.autograd.Function):
 
 def global_avg_pool(x: Tensor) -> Tensor:
     """The mean of each channel over all places (Lin, Chen & Yan, 2014). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("global_avg_pool")(x)
     return _GlobalAvgPool.apply(x)

@@ -42,7 +42,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened, without_values
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class GroupedQueryAttentionSaved(NamedTuple):
@@ -109,17 +110,21 @@ class _GroupedQueryAttention(torch.autograd.Function):
     def forward(ctx, q, k, v):
         o, saved = grouped_query_attention_forward(q, k, v)
         need_dq, need_dk, _ = ctx.needs_input_grad
-        if not (need_dq or need_dk):
-            saved = saved._replace(o=None, v=None)
-        if not need_dk:
-            saved = saved._replace(q=without_values(saved.q))
-        if not need_dq:
-            saved = saved._replace(k=None)
-        keep_in(ctx, saved, [q, k, v])
+        keep_in(
+            ctx,
+            (
+                saved.p,
+                saved.o if need_dq or need_dk else None,
+                q if need_dq or need_dk else without_values(q),
+                k if need_dq or need_dk else None,
+                v if need_dq or need_dk else None,
+            ),
+            [q, k, v],
+        )
         return o
 
     @staticmethod
-    @once_differentiable("grouped_query_attention")
+    @twice_differentiable("grouped_query_attention")
     def backward(ctx, do):
         gradients = grouped_query_attention_backward(
             widened(do), *GroupedQueryAttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
@@ -130,4 +135,6 @@ class _GroupedQueryAttention(torch.autograd.Function):
 
 def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Attention in which the heads h of a group g share their keys and values (Ainslie et al., 2023). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("grouped_query_attention")(q, k, v)
     return _GroupedQueryAttention.apply(q, k, v)

@@ -45,17 +45,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import (
-    check_length,
-    check_shapes,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    typed,
-    widened,
-    without_values,
-)
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
 
 
 class GroupnormSaved(NamedTuple):
@@ -136,21 +127,28 @@ class _Groupnorm(torch.autograd.Function):
     def forward(ctx, x, gamma, beta, groups, eps):
         y, saved = groupnorm_forward(x, gamma, beta, groups, eps)
         need_dx, need_dgamma, _, _, _ = ctx.needs_input_grad
-        if not need_dx:
-            saved = saved._replace(rstd=without_values(saved.rstd), gamma=None)
-        if not (need_dx or need_dgamma):
-            saved = saved._replace(zhat=without_values(saved.zhat))
-        keep_in(ctx, saved, [x, gamma, beta])
+        keep_in(
+            ctx,
+            (
+                saved.rstd if need_dx else without_values(saved.rstd),
+                saved.zhat if need_dx or need_dgamma else without_values(saved.zhat),
+                gamma if need_dx else None,
+                x if need_dx else None,
+            ),
+            [x, gamma, beta],
+        )
         return y
 
     @staticmethod
-    @once_differentiable("groupnorm")
+    @twice_differentiable("groupnorm")
     def backward(ctx, dy):
-        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:3])
+        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept_in(ctx)[:3]), needs=ctx.needs_input_grad[:3])
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None, None
 
 
 def groupnorm(x: Tensor, gamma: Tensor, beta: Tensor, groups: int, eps: float = 1e-05) -> Tensor:
     """Normalisation over groups of channels and all places (Wu & He, 2018). Differentiable by `loss.backward()`."""
-    return _Groupnorm.apply(x, gamma, beta, groups, eps)
+    if is_transformed():
+        return derivatives_of("groupnorm")(x, gamma, beta, groups, eps)
+    return edges_alone(_Groupnorm.apply(x, gamma, beta, groups, eps), (3, x))

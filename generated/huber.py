@@ -30,7 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class HuberSaved(NamedTuple):
@@ -79,17 +80,20 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t, threshold):
         loss, saved = huber_forward(x, t, threshold)
-        keep_in(ctx, saved, [x, t])
+        need_dx, need_dt, _ = ctx.needs_input_grad
+        keep_in(ctx, (saved.t_minus_x, saved.threshold, x if need_dx else None, t if need_dt else None), [x, t])
         return loss
 
     @staticmethod
-    @once_differentiable("huber")
+    @twice_differentiable("huber")
     def backward(ctx, dloss):
-        gradients = huber_backward(widened(dloss), *HuberSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2])
+        gradients = huber_backward(widened(dloss), *HuberSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad[:2])
         dx, dt = typed(ctx, gradients)
         return dx, dt, None
 
 
 def huber(x: Tensor, t: Tensor, threshold: float = 1.0) -> Tensor:
     """Squared for errors up to a threshold, linear beyond it, averaged (Huber, 1964). Differentiable by `loss.backward()`."""
-    return _Huber.apply(x, t, threshold)
+    if is_transformed():
+        return derivatives_of("huber")(x, t, threshold)
+    return edges_alone(_Huber.apply(x, t, threshold), (1, x), (2, t))

@@ -23,8 +23,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import where_by_bits
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class KlDivSaved(NamedTuple):
@@ -56,11 +57,11 @@ class _KlDiv(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logp, t):
         loss, saved = kl_div_forward(logp, t)
-        keep_in(ctx, saved, [logp])
+        keep_in(ctx, (saved.t,), [logp])
         return loss
 
     @staticmethod
-    @once_differentiable("kl_div", linear=True)
+    @twice_differentiable("kl_div", linear=True)
     def backward(ctx, dloss):
         gradients = kl_div_backward(widened(dloss), *KlDivSaved(*kept_in(ctx)))
         (dlogp,) = typed(ctx, (gradients,))
@@ -69,4 +70,6 @@ class _KlDiv(torch.autograd.Function):
 
 def kl_div(logp: Tensor, t: Tensor) -> Tensor:
     """The divergence of t from the model's log-probabilities (Kullback & Leibler, 1951), averaged over the batch. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("kl_div")(logp, t)
     return _KlDiv.apply(logp, t)

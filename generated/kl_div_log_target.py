@@ -25,7 +25,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class KlDivLogTargetSaved(NamedTuple):
@@ -75,17 +76,24 @@ class _KlDivLogTarget(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logp, logt):
         loss, saved = kl_div_log_target_forward(logp, logt)
-        _, need_dlogt = ctx.needs_input_grad
-        if not need_dlogt:
-            saved = saved._replace(logt_minus_logp=None)
-        keep_in(ctx, saved, [logp, logt])
+        need_dlogp, need_dlogt = ctx.needs_input_grad
+        keep_in(
+            ctx,
+            (
+                saved.exp_logt,
+                saved.logt_minus_logp if need_dlogt else None,
+                logp if need_dlogp and need_dlogt else None,
+                logt if need_dlogt else None,
+            ),
+            [logp, logt],
+        )
         return loss
 
     @staticmethod
-    @once_differentiable("kl_div_log_target")
+    @twice_differentiable("kl_div_log_target")
     def backward(ctx, dloss):
         gradients = kl_div_log_target_backward(
-            widened(dloss), *KlDivLogTargetSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+            widened(dloss), *KlDivLogTargetSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad
         )
         dlogp, dlogt = typed(ctx, gradients)
         return dlogp, dlogt
@@ -93,4 +101,6 @@ class _KlDivLogTarget(torch.autograd.Function):
 
 def kl_div_log_target(logp: Tensor, logt: Tensor) -> Tensor:
     """The divergence of exp(logt) from the model's log-probabilities, averaged over the batch. Differentiable by `loss.backward()`."""
-    return _KlDivLogTarget.apply(logp, logt)
+    if is_transformed():
+        return derivatives_of("kl_div_log_target")(logp, logt)
+    return edges_alone(_KlDivLogTarget.apply(logp, logt), (2, logp), (3, logt))

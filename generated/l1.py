@@ -28,7 +28,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class L1Saved(NamedTuple):
@@ -70,11 +71,11 @@ class _L1(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t):
         loss, saved = l1_forward(x, t)
-        keep_in(ctx, saved, [x, t])
+        keep_in(ctx, (saved.error,), [x, t])
         return loss
 
     @staticmethod
-    @once_differentiable("l1", linear=True)
+    @twice_differentiable("l1", linear=True)
     def backward(ctx, dloss):
         gradients = l1_backward(widened(dloss), *L1Saved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dt = typed(ctx, gradients)
@@ -83,4 +84,6 @@ class _L1(torch.autograd.Function):
 
 def l1(x: Tensor, t: Tensor) -> Tensor:
     """The mean absolute error, with derivative 0 where there is none. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("l1")(x, t)
     return _L1.apply(x, t)

@@ -29,7 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class L2NormalizeSaved(NamedTuple):
@@ -66,17 +67,19 @@ class _L2Normalize(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, eps):
         y, saved = l2_normalize_forward(x, eps)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.r_sum, saved.y, saved.eps, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("l2_normalize")
+    @twice_differentiable("l2_normalize")
     def backward(ctx, dy):
-        gradients = l2_normalize_backward(widened(dy), *L2NormalizeSaved(*kept_in(ctx)))
+        gradients = l2_normalize_backward(widened(dy), *L2NormalizeSaved(*kept_in(ctx)[:3]))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 
 
 def l2_normalize(x: Tensor, eps: float = 1e-12) -> Tensor:
     """The last axis over its length, and over `eps` where the length is smaller than that. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("l2_normalize")(x, eps)
     return _L2Normalize.apply(x, eps)

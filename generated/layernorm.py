@@ -37,7 +37,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LayernormSaved(NamedTuple):
@@ -97,21 +98,28 @@ class _Layernorm(torch.autograd.Function):
     def forward(ctx, x, gamma, beta, eps):
         y, saved = layernorm_forward(x, gamma, beta, eps)
         need_dx, need_dgamma, _, _ = ctx.needs_input_grad
-        if not need_dx:
-            saved = saved._replace(rstd=None, gamma=None)
-        if not (need_dx or need_dgamma):
-            saved = saved._replace(xhat=None)
-        keep_in(ctx, saved, [x, gamma, beta])
+        keep_in(
+            ctx,
+            (
+                saved.rstd if need_dx else None,
+                saved.xhat if need_dx or need_dgamma else None,
+                gamma if need_dx else None,
+                x if need_dx else None,
+            ),
+            [x, gamma, beta],
+        )
         return y
 
     @staticmethod
-    @once_differentiable("layernorm")
+    @twice_differentiable("layernorm")
     def backward(ctx, dy):
-        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:3])
+        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept_in(ctx)[:3]), needs=ctx.needs_input_grad[:3])
         dx, dgamma, dbeta = typed(ctx, gradients)
         return dx, dgamma, dbeta, None
 
 
 def layernorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05) -> Tensor:
     """Layer normalisation over the last axis (Ba, Kiros & Hinton, 2016). Differentiable by `loss.backward()`."""
-    return _Layernorm.apply(x, gamma, beta, eps)
+    if is_transformed():
+        return derivatives_of("layernorm")(x, gamma, beta, eps)
+    return edges_alone(_Layernorm.apply(x, gamma, beta, eps), (3, x))

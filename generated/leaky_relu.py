@@ -24,7 +24,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LeakyReluSaved(NamedTuple):
@@ -57,11 +58,11 @@ class _LeakyRelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, slope):
         y, saved = leaky_relu_forward(x, slope)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.x_above_zero, saved.slope), [x])
         return y
 
     @staticmethod
-    @once_differentiable("leaky_relu", linear=True)
+    @twice_differentiable("leaky_relu", linear=True)
     def backward(ctx, dy):
         gradients = leaky_relu_backward(widened(dy), *LeakyReluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -70,4 +71,6 @@ class _LeakyRelu(torch.autograd.Function):
 
 def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
     """The identity above 0, a small slope below it (Maas, Hannun & Ng, 2013). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("leaky_relu")(x, slope)
     return _LeakyRelu.apply(x, slope)

@@ -29,7 +29,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LinearSaved(NamedTuple):
@@ -75,15 +76,11 @@ class _Linear(torch.autograd.Function):
     def forward(ctx, x, w, b):
         y, saved = linear_forward(x, w, b)
         need_dx, need_dw, _ = ctx.needs_input_grad
-        if not need_dw:
-            saved = saved._replace(x=None)
-        if not need_dx:
-            saved = saved._replace(w=None)
-        keep_in(ctx, saved, [x, w, b])
+        keep_in(ctx, (x if need_dw else None, w if need_dx else None), [x, w, b])
         return y
 
     @staticmethod
-    @once_differentiable("linear")
+    @twice_differentiable("linear")
     def backward(ctx, dy):
         gradients = linear_backward(widened(dy), *LinearSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dw, db = typed(ctx, gradients)
@@ -92,4 +89,6 @@ class _Linear(torch.autograd.Function):
 
 def linear(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     """An affine map of the last axis. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("linear")(x, w, b)
     return _Linear.apply(x, w, b)

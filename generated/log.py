@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LogSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _Log(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = log_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (x,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("log")
+    @twice_differentiable("log")
     def backward(ctx, dy):
         gradients = log_backward(widened(dy), *LogSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _Log(torch.autograd.Function):
 
 def log(x: Tensor) -> Tensor:
     """The natural logarithm. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("log")(x)
     return _Log.apply(x)

@@ -27,7 +27,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LogSoftmaxSaved(NamedTuple):
@@ -56,17 +57,19 @@ class _LogSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = log_softmax_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("log_softmax")
+    @twice_differentiable("log_softmax")
     def backward(ctx, dy):
-        gradients = log_softmax_backward(widened(dy), *LogSoftmaxSaved(*kept_in(ctx)))
+        gradients = log_softmax_backward(widened(dy), *LogSoftmaxSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def log_softmax(x: Tensor) -> Tensor:
     """The logarithm of softmax, along the last axis. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("log_softmax")(x)
     return _LogSoftmax.apply(x)

@@ -28,7 +28,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class LogsumexpSaved(NamedTuple):
@@ -62,17 +63,19 @@ class _Logsumexp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = logsumexp_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.exp_x_minus_m, saved.s, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("logsumexp")
+    @twice_differentiable("logsumexp")
     def backward(ctx, dy):
-        gradients = logsumexp_backward(widened(dy), *LogsumexpSaved(*kept_in(ctx)))
+        gradients = logsumexp_backward(widened(dy), *LogsumexpSaved(*kept_in(ctx)[:2]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def logsumexp(x: Tensor) -> Tensor:
     """The logarithm of the sum of exponentials, along the last axis. Differentiable by `loss.backward()`."""
-    return _Logsumexp.apply(x)
+    if is_transformed():
+        return derivatives_of("logsumexp")(x)
+    return edges_alone(_Logsumexp.apply(x), (2, x))

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MatmulSaved(NamedTuple):
@@ -66,15 +67,11 @@ class _Matmul(torch.autograd.Function):
     def forward(ctx, a, b):
         c, saved = matmul_forward(a, b)
         need_da, need_db = ctx.needs_input_grad
-        if not need_db:
-            saved = saved._replace(a=None)
-        if not need_da:
-            saved = saved._replace(b=None)
-        keep_in(ctx, saved, [a, b])
+        keep_in(ctx, (a if need_db else None, b if need_da else None), [a, b])
         return c
 
     @staticmethod
-    @once_differentiable("matmul")
+    @twice_differentiable("matmul")
     def backward(ctx, dc):
         gradients = matmul_backward(widened(dc), *MatmulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
@@ -83,4 +80,6 @@ class _Matmul(torch.autograd.Function):
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """The product of two matrices. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("matmul")(a, b)
     return _Matmul.apply(a, b)

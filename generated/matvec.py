@@ -24,8 +24,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import sum_of_rows
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MatvecSaved(NamedTuple):
@@ -67,15 +68,11 @@ class _Matvec(torch.autograd.Function):
     def forward(ctx, a, x):
         y, saved = matvec_forward(a, x)
         need_da, need_dx = ctx.needs_input_grad
-        if not need_dx:
-            saved = saved._replace(a=None)
-        if not need_da:
-            saved = saved._replace(x=None)
-        keep_in(ctx, saved, [a, x])
+        keep_in(ctx, (a if need_dx else None, x if need_da else None), [a, x])
         return y
 
     @staticmethod
-    @once_differentiable("matvec")
+    @twice_differentiable("matvec")
     def backward(ctx, dy):
         gradients = matvec_backward(widened(dy), *MatvecSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, dx = typed(ctx, gradients)
@@ -84,4 +81,6 @@ class _Matvec(torch.autograd.Function):
 
 def matvec(a: Tensor, x: Tensor) -> Tensor:
     """A matrix times a vector. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("matvec")(a, x)
     return _Matvec.apply(a, x)

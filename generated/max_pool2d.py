@@ -25,8 +25,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import over_windows
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -78,11 +79,11 @@ class _MaxPool2d(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, height, width):
         y, saved = max_pool2d_forward(x, height, width)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, saved.x, saved.height, saved.width), [x])
         return y
 
     @staticmethod
-    @once_differentiable("max_pool2d", linear=True)
+    @twice_differentiable("max_pool2d", linear=True)
     def backward(ctx, dy):
         gradients = max_pool2d_backward(widened(dy), *MaxPool2dSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -91,4 +92,6 @@ class _MaxPool2d(torch.autograd.Function):
 
 def max_pool2d(x: Tensor, height: int = 2, width: int = 2) -> Tensor:
     """The maximum of every window; the windows start at every second place, and ties share the gradient evenly. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("max_pool2d")(x, height, width)
     return _MaxPool2d.apply(x, height, width)

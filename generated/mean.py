@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MeanSaved(NamedTuple):
@@ -52,11 +53,11 @@ class _Mean(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = mean_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.d,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("mean", linear=True)
+    @twice_differentiable("mean", linear=True)
     def backward(ctx, dy):
         gradients = mean_backward(widened(dy), *MeanSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -65,4 +66,6 @@ class _Mean(torch.autograd.Function):
 
 def mean(x: Tensor) -> Tensor:
     """The mean over the last axis. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("mean")(x)
     return _Mean.apply(x)

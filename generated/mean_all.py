@@ -23,7 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MeanAllSaved(NamedTuple):
@@ -52,11 +53,11 @@ class _MeanAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = mean_all_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.leading,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("mean_all", linear=True)
+    @twice_differentiable("mean_all", linear=True)
     def backward(ctx, dy):
         gradients = mean_all_backward(widened(dy), *MeanAllSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -65,4 +66,6 @@ class _MeanAll(torch.autograd.Function):
 
 def mean_all(x: Tensor) -> Tensor:
     """The mean of all elements. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("mean_all")(x)
     return _MeanAll.apply(x)

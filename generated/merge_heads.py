@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MergeHeadsSaved(NamedTuple):
@@ -52,11 +53,11 @@ class _MergeHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = merge_heads_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.h, saved.k), [x])
         return y
 
     @staticmethod
-    @once_differentiable("merge_heads", linear=True)
+    @twice_differentiable("merge_heads", linear=True)
     def backward(ctx, dy):
         gradients = merge_heads_backward(widened(dy), *MergeHeadsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -65,4 +66,6 @@ class _MergeHeads(torch.autograd.Function):
 
 def merge_heads(x: Tensor) -> Tensor:
     """Heads back into one axis of features, the head slowest. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("merge_heads")(x)
     return _MergeHeads.apply(x)

@@ -25,7 +25,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MseSaved(NamedTuple):
@@ -66,17 +67,20 @@ class _Mse(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t):
         loss, saved = mse_forward(x, t)
-        keep_in(ctx, saved, [x, t])
+        need_dx, need_dt = ctx.needs_input_grad
+        keep_in(ctx, (saved.x_minus_t, x if need_dx else None, t if need_dt else None), [x, t])
         return loss
 
     @staticmethod
-    @once_differentiable("mse")
+    @twice_differentiable("mse")
     def backward(ctx, dloss):
-        gradients = mse_backward(widened(dloss), *MseSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
+        gradients = mse_backward(widened(dloss), *MseSaved(*kept_in(ctx)[:1]), needs=ctx.needs_input_grad)
         dx, dt = typed(ctx, gradients)
         return dx, dt
 
 
 def mse(x: Tensor, t: Tensor) -> Tensor:
     """The mean squared error. Differentiable by `loss.backward()`."""
-    return _Mse.apply(x, t)
+    if is_transformed():
+        return derivatives_of("mse")(x, t)
+    return edges_alone(_Mse.apply(x, t), (1, x), (2, t))

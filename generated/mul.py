@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MulSaved(NamedTuple):
@@ -66,15 +67,11 @@ class _Mul(torch.autograd.Function):
     def forward(ctx, x, y):
         z, saved = mul_forward(x, y)
         need_dx, need_dy = ctx.needs_input_grad
-        if not need_dy:
-            saved = saved._replace(x=None)
-        if not need_dx:
-            saved = saved._replace(y=None)
-        keep_in(ctx, saved, [x, y])
+        keep_in(ctx, (x if need_dy else None, y if need_dx else None), [x, y])
         return z
 
     @staticmethod
-    @once_differentiable("mul")
+    @twice_differentiable("mul")
     def backward(ctx, dz):
         gradients = mul_backward(widened(dz), *MulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dy = typed(ctx, gradients)
@@ -83,4 +80,6 @@ class _Mul(torch.autograd.Function):
 
 def mul(x: Tensor, y: Tensor) -> Tensor:
     """The product of two tensors of one shape, element by element. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("mul")(x, y)
     return _Mul.apply(x, y)

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MulColumnSaved(NamedTuple):
@@ -68,15 +69,11 @@ class _MulColumn(torch.autograd.Function):
     def forward(ctx, x, c):
         y, saved = mul_column_forward(x, c)
         need_dx, need_dc = ctx.needs_input_grad
-        if not need_dc:
-            saved = saved._replace(x=None)
-        if not need_dx:
-            saved = saved._replace(c=None)
-        keep_in(ctx, saved, [x, c])
+        keep_in(ctx, (x if need_dc else None, c if need_dx else None), [x, c])
         return y
 
     @staticmethod
-    @once_differentiable("mul_column")
+    @twice_differentiable("mul_column")
     def backward(ctx, dy):
         gradients = mul_column_backward(widened(dy), *MulColumnSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dc = typed(ctx, gradients)
@@ -85,4 +82,6 @@ class _MulColumn(torch.autograd.Function):
 
 def mul_column(x: Tensor, c: Tensor) -> Tensor:
     """A weight a row, that multiplies the whole of that row. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("mul_column")(x, c)
     return _MulColumn.apply(x, c)

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class MulRowSaved(NamedTuple):
@@ -67,15 +68,11 @@ class _MulRow(torch.autograd.Function):
     def forward(ctx, x, g):
         y, saved = mul_row_forward(x, g)
         need_dx, need_dg = ctx.needs_input_grad
-        if not need_dg:
-            saved = saved._replace(x=None)
-        if not need_dx:
-            saved = saved._replace(g=None)
-        keep_in(ctx, saved, [x, g])
+        keep_in(ctx, (x if need_dg else None, g if need_dx else None), [x, g])
         return y
 
     @staticmethod
-    @once_differentiable("mul_row")
+    @twice_differentiable("mul_row")
     def backward(ctx, dy):
         gradients = mul_row_backward(widened(dy), *MulRowSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dg = typed(ctx, gradients)
@@ -84,4 +81,6 @@ class _MulRow(torch.autograd.Function):
 
 def mul_row(x: Tensor, g: Tensor) -> Tensor:
     """A gain a feature: every row multiplied by one vector. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("mul_row")(x, g)
     return _MulRow.apply(x, g)

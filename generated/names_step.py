@@ -76,6 +76,7 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
 from ._functions import ratio_of, where_by_bits
 from ._support import (
     check_length,
@@ -84,7 +85,6 @@ from ._support import (
     in_float32,
     keep_in,
     kept_in,
-    once_differentiable,
     typed,
     widened,
     without_values,
@@ -492,26 +492,37 @@ class _NamesStep(torch.autograd.Function):
     @staticmethod
     def forward(ctx, C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps):
         loss, saved = names_step_forward(C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps)
-        need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_dW2, _, _, _, _ = ctx.needs_input_grad
-        if not need_dW1:
-            saved = saved._replace(embcat=without_values(saved.embcat))
-        if not (need_dC or need_dW1 or need_db1):
-            saved = saved._replace(bnvar_inv=None, bngain=None)
-        if not (need_dC or need_dW1 or need_db1 or need_dbngain):
-            saved = saved._replace(bnraw=None)
-        if not (need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_dW2):
-            saved = saved._replace(h=None)
-        if not need_dC:
-            saved = saved._replace(W1=None, ix=without_values(saved.ix))
-        if not (need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias):
-            saved = saved._replace(W2=None)
-        keep_in(ctx, saved, [C, W1, b1, bngain, bnbias, W2, b2])
+        need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_dW2, need_db2, _, _, _ = ctx.needs_input_grad
+        keep_in(
+            ctx,
+            (
+                saved.embcat if need_dW1 else without_values(saved.embcat),
+                saved.bnvar_inv if need_dC or need_dW1 or need_db1 else None,
+                saved.bnraw if need_dC or need_dW1 or need_db1 or need_dbngain else None,
+                saved.h if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_dW2 else None,
+                saved.probs,
+                W1 if need_dC or need_dW1 else None,
+                bngain if need_dC or need_dW1 or need_db1 or need_dbngain else None,
+                W2 if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_dW2 else None,
+                saved.ix if need_dC else without_values(saved.ix),
+                saved.y,
+                saved.v,
+                saved.e,
+                C if need_dC else None,
+                b1 if need_db1 else None,
+                bnbias if need_dbnbias else None,
+                b2 if need_db2 else None,
+            ),
+            [C, W1, b1, bngain, bnbias, W2, b2],
+        )
         return loss
 
     @staticmethod
-    @once_differentiable("names_step")
+    @twice_differentiable("names_step")
     def backward(ctx, dloss):
-        gradients = names_step_backward(widened(dloss), *NamesStepSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:7])
+        gradients = names_step_backward(
+            widened(dloss), *NamesStepSaved(*kept_in(ctx)[:12]), needs=ctx.needs_input_grad[:7]
+        )
         dC, dW1, db1, dbngain, dbnbias, dW2, db2 = typed(ctx, gradients)
         return dC, dW1, db1, dbngain, dbnbias, dW2, db2, None, None, None
 
@@ -529,4 +540,8 @@ def names_step(
     eps: float = 1e-05,
 ) -> Tensor:
     """Embed, linear, batchnorm, tanh, linear, cross-entropy: one equation an intermediate. Differentiable by `loss.backward()`."""
-    return _NamesStep.apply(C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps)
+    if is_transformed():
+        return derivatives_of("names_step")(C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps)
+    return edges_alone(
+        _NamesStep.apply(C, W1, b1, bngain, bnbias, W2, b2, ix, y, eps), (10, C), (11, b1), (12, bnbias), (13, b2)
+    )

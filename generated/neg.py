@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class NegSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _Neg(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = neg_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (), [x])
         return y
 
     @staticmethod
-    @once_differentiable("neg", linear=True)
+    @twice_differentiable("neg", linear=True)
     def backward(ctx, dy):
         gradients = neg_backward(widened(dy), *NegSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _Neg(torch.autograd.Function):
 
 def neg(x: Tensor) -> Tensor:
     """The negative. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("neg")(x)
     return _Neg.apply(x)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class NllSaved(NamedTuple):
@@ -58,11 +59,11 @@ class _Nll(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logp, y):
         loss, saved = nll_forward(logp, y)
-        keep_in(ctx, saved, [logp])
+        keep_in(ctx, (saved.y, saved.c), [logp])
         return loss
 
     @staticmethod
-    @once_differentiable("nll", linear=True)
+    @twice_differentiable("nll", linear=True)
     def backward(ctx, dloss):
         gradients = nll_backward(widened(dloss), *NllSaved(*kept_in(ctx)))
         (dlogp,) = typed(ctx, (gradients,))
@@ -71,4 +72,6 @@ class _Nll(torch.autograd.Function):
 
 def nll(logp: Tensor, y: Tensor) -> Tensor:
     """The negative log-likelihood of integer labels, averaged over the batch. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("nll")(logp, y)
     return _Nll.apply(logp, y)

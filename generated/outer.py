@@ -24,8 +24,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import sum_of_rows
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class OuterSaved(NamedTuple):
@@ -67,15 +68,11 @@ class _Outer(torch.autograd.Function):
     def forward(ctx, a, b):
         y, saved = outer_forward(a, b)
         need_da, need_db = ctx.needs_input_grad
-        if not need_db:
-            saved = saved._replace(a=None)
-        if not need_da:
-            saved = saved._replace(b=None)
-        keep_in(ctx, saved, [a, b])
+        keep_in(ctx, (a if need_db else None, b if need_da else None), [a, b])
         return y
 
     @staticmethod
-    @once_differentiable("outer")
+    @twice_differentiable("outer")
     def backward(ctx, dy):
         gradients = outer_backward(widened(dy), *OuterSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         da, db = typed(ctx, gradients)
@@ -84,4 +81,6 @@ class _Outer(torch.autograd.Function):
 
 def outer(a: Tensor, b: Tensor) -> Tensor:
     """The outer product of two vectors. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("outer")(a, b)
     return _Outer.apply(a, b)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class PowSaved(NamedTuple):
@@ -52,11 +53,11 @@ class _Pow(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, exponent):
         y, saved = pow_forward(x, exponent)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (x, saved.exponent), [x])
         return y
 
     @staticmethod
-    @once_differentiable("pow")
+    @twice_differentiable("pow")
     def backward(ctx, dy):
         gradients = pow_backward(widened(dy), *PowSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -65,4 +66,6 @@ class _Pow(torch.autograd.Function):
 
 def pow(x: Tensor, exponent: float = 2.0) -> Tensor:
     """Each element to one power. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("pow")(x, exponent)
     return _Pow.apply(x, exponent)

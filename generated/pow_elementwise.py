@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class PowElementwiseSaved(NamedTuple):
@@ -70,16 +71,12 @@ class _PowElementwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = pow_elementwise_forward(x, y)
-        need_dx, need_dy = ctx.needs_input_grad
-        if not need_dy:
-            saved = saved._replace(z=None)
-        if not need_dx:
-            saved = saved._replace(y=None)
-        keep_in(ctx, saved, [x, y])
+        _, need_dy = ctx.needs_input_grad
+        keep_in(ctx, (saved.z if need_dy else None, x, y), [x, y])
         return z
 
     @staticmethod
-    @once_differentiable("pow_elementwise")
+    @twice_differentiable("pow_elementwise")
     def backward(ctx, dz):
         gradients = pow_elementwise_backward(
             widened(dz), *PowElementwiseSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
@@ -90,4 +87,6 @@ class _PowElementwise(torch.autograd.Function):
 
 def pow_elementwise(x: Tensor, y: Tensor) -> Tensor:
     """Each element of `x`, not negative, to the power in `y`. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("pow_elementwise")(x, y)
     return _PowElementwise.apply(x, y)

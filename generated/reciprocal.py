@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class ReciprocalSaved(NamedTuple):
@@ -50,17 +51,19 @@ class _Reciprocal(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = reciprocal_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("reciprocal")
+    @twice_differentiable("reciprocal")
     def backward(ctx, dy):
-        gradients = reciprocal_backward(widened(dy), *ReciprocalSaved(*kept_in(ctx)))
+        gradients = reciprocal_backward(widened(dy), *ReciprocalSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def reciprocal(x: Tensor) -> Tensor:
     """One over each element. Differentiable by `loss.backward()`."""
-    return _Reciprocal.apply(x)
+    if is_transformed():
+        return derivatives_of("reciprocal")(x)
+    return edges_alone(_Reciprocal.apply(x), (1, x))

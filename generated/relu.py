@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class ReluSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _Relu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = relu_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("relu", linear=True)
+    @twice_differentiable("relu", linear=True)
     def backward(ctx, dy):
         gradients = relu_backward(widened(dy), *ReluSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _Relu(torch.autograd.Function):
 
 def relu(x: Tensor) -> Tensor:
     """The positive part (Nair & Hinton, 2010). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("relu")(x)
     return _Relu.apply(x)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RepeatAxisSaved(NamedTuple):
@@ -51,11 +52,11 @@ class _RepeatAxis(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, times):
         y, saved = repeat_axis_forward(x, times)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (), [x])
         return y
 
     @staticmethod
-    @once_differentiable("repeat_axis", linear=True)
+    @twice_differentiable("repeat_axis", linear=True)
     def backward(ctx, dy):
         gradients = repeat_axis_backward(widened(dy), *RepeatAxisSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -64,4 +65,6 @@ class _RepeatAxis(torch.autograd.Function):
 
 def repeat_axis(x: Tensor, times: int) -> Tensor:
     """The same values at each place of a new axis: what broadcasting does to one axis. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("repeat_axis")(x, times)
     return _RepeatAxis.apply(x, times)

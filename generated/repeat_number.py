@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RepeatNumberSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _RepeatNumber(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, times):
         y, saved = repeat_number_forward(a, times)
-        keep_in(ctx, saved, [a])
+        keep_in(ctx, (), [a])
         return y
 
     @staticmethod
-    @once_differentiable("repeat_number", linear=True)
+    @twice_differentiable("repeat_number", linear=True)
     def backward(ctx, dy):
         gradients = repeat_number_backward(widened(dy), *RepeatNumberSaved(*kept_in(ctx)))
         (da,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _RepeatNumber(torch.autograd.Function):
 
 def repeat_number(a: Tensor, times: int) -> Tensor:
     """One number at each place of a new axis. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("repeat_number")(a, times)
     return _RepeatNumber.apply(a, times)

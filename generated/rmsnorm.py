@@ -31,8 +31,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import sum_of_rows
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RmsnormSaved(NamedTuple):
@@ -83,13 +84,11 @@ class _Rmsnorm(torch.autograd.Function):
     def forward(ctx, x, gamma, eps):
         y, saved = rmsnorm_forward(x, gamma, eps)
         need_dx, _, _ = ctx.needs_input_grad
-        if not need_dx:
-            saved = saved._replace(gamma=None)
-        keep_in(ctx, saved, [x, gamma])
+        keep_in(ctx, (saved.rrms, x, gamma if need_dx else None), [x, gamma])
         return y
 
     @staticmethod
-    @once_differentiable("rmsnorm")
+    @twice_differentiable("rmsnorm")
     def backward(ctx, dy):
         gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2])
         dx, dgamma = typed(ctx, gradients)
@@ -98,4 +97,6 @@ class _Rmsnorm(torch.autograd.Function):
 
 def rmsnorm(x: Tensor, gamma: Tensor, eps: float = 1e-06) -> Tensor:
     """Normalisation to unit root mean square over the last axis (Zhang & Sennrich, 2019). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("rmsnorm")(x, gamma, eps)
     return _Rmsnorm.apply(x, gamma, eps)

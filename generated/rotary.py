@@ -28,7 +28,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RotarySaved(NamedTuple):
@@ -73,11 +74,11 @@ class _Rotary(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, cos, sin):
         y, saved = rotary_forward(x, cos, sin)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.cos, saved.sin), [x])
         return y
 
     @staticmethod
-    @once_differentiable("rotary", linear=True)
+    @twice_differentiable("rotary", linear=True)
     def backward(ctx, dy):
         gradients = rotary_backward(widened(dy), *RotarySaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -86,4 +87,6 @@ class _Rotary(torch.autograd.Function):
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary embedding that pairs the first half of the features with the second (Su et al., 2021). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("rotary")(x, cos, sin)
     return _Rotary.apply(x, cos, sin)

@@ -29,8 +29,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import stacked_last
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class RotaryInterleavedSaved(NamedTuple):
@@ -77,11 +78,11 @@ class _RotaryInterleaved(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, cos, sin):
         y, saved = rotary_interleaved_forward(x, cos, sin)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.cos, saved.sin), [x])
         return y
 
     @staticmethod
-    @once_differentiable("rotary_interleaved", linear=True)
+    @twice_differentiable("rotary_interleaved", linear=True)
     def backward(ctx, dy):
         gradients = rotary_interleaved_backward(widened(dy), *RotaryInterleavedSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -90,4 +91,6 @@ class _RotaryInterleaved(torch.autograd.Function):
 
 def rotary_interleaved(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary embedding that pairs each even feature with the one after it (Su et al., 2021). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("rotary_interleaved")(x, cos, sin)
     return _RotaryInterleaved.apply(x, cos, sin)

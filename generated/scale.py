@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class ScaleSaved(NamedTuple):
@@ -66,15 +67,11 @@ class _Scale(torch.autograd.Function):
     def forward(ctx, x, a):
         y, saved = scale_forward(x, a)
         need_dx, need_da = ctx.needs_input_grad
-        if not need_da:
-            saved = saved._replace(x=None)
-        if not need_dx:
-            saved = saved._replace(a=None)
-        keep_in(ctx, saved, [x, a])
+        keep_in(ctx, (x if need_da else None, a if need_dx else None), [x, a])
         return y
 
     @staticmethod
-    @once_differentiable("scale")
+    @twice_differentiable("scale")
     def backward(ctx, dy):
         gradients = scale_backward(widened(dy), *ScaleSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, da = typed(ctx, gradients)
@@ -83,4 +80,6 @@ class _Scale(torch.autograd.Function):
 
 def scale(x: Tensor, a: Tensor) -> Tensor:
     """Everything multiplied by one learned number. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("scale")(x, a)
     return _Scale.apply(x, a)

@@ -30,7 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class SequenceCrossEntropySaved(NamedTuple):
@@ -75,17 +76,19 @@ class _SequenceCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y):
         loss, saved = sequence_cross_entropy_forward(z, y)
-        keep_in(ctx, saved, [z])
+        keep_in(ctx, (saved.exp_z_minus_m, saved.s, saved.y, z), [z])
         return loss
 
     @staticmethod
-    @once_differentiable("sequence_cross_entropy")
+    @twice_differentiable("sequence_cross_entropy")
     def backward(ctx, dloss):
-        gradients = sequence_cross_entropy_backward(widened(dloss), *SequenceCrossEntropySaved(*kept_in(ctx)))
+        gradients = sequence_cross_entropy_backward(widened(dloss), *SequenceCrossEntropySaved(*kept_in(ctx)[:3]))
         (dz,) = typed(ctx, (gradients,))
         return dz, None
 
 
 def sequence_cross_entropy(z: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of softmax(z) against integer labels, averaged over all leading axes. Differentiable by `loss.backward()`."""
-    return _SequenceCrossEntropy.apply(z, y)
+    if is_transformed():
+        return derivatives_of("sequence_cross_entropy")(z, y)
+    return edges_alone(_SequenceCrossEntropy.apply(z, y), (3, z))

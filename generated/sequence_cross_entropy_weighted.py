@@ -31,7 +31,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class SequenceCrossEntropyWeightedSaved(NamedTuple):
@@ -91,14 +92,14 @@ class _SequenceCrossEntropyWeighted(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y, weight):
         loss, saved = sequence_cross_entropy_weighted_forward(z, y, weight)
-        keep_in(ctx, saved, [z])
+        keep_in(ctx, (saved.exp_z_minus_m, saved.s, saved.weight_sum, saved.y, saved.weight, z), [z])
         return loss
 
     @staticmethod
-    @once_differentiable("sequence_cross_entropy_weighted")
+    @twice_differentiable("sequence_cross_entropy_weighted")
     def backward(ctx, dloss):
         gradients = sequence_cross_entropy_weighted_backward(
-            widened(dloss), *SequenceCrossEntropyWeightedSaved(*kept_in(ctx))
+            widened(dloss), *SequenceCrossEntropyWeightedSaved(*kept_in(ctx)[:5])
         )
         (dz,) = typed(ctx, (gradients,))
         return dz, None, None
@@ -106,4 +107,6 @@ class _SequenceCrossEntropyWeighted(torch.autograd.Function):
 
 def sequence_cross_entropy_weighted(z: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """Cross-entropy averaged over all leading axes with a weight an element: 0 leaves a padded place out. Differentiable by `loss.backward()`."""
-    return _SequenceCrossEntropyWeighted.apply(z, y, weight)
+    if is_transformed():
+        return derivatives_of("sequence_cross_entropy_weighted")(z, y, weight)
+    return edges_alone(_SequenceCrossEntropyWeighted.apply(z, y, weight), (5, z))

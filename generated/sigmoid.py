@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SigmoidSaved(NamedTuple):
@@ -50,17 +51,19 @@ class _Sigmoid(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = sigmoid_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("sigmoid")
+    @twice_differentiable("sigmoid")
     def backward(ctx, dy):
-        gradients = sigmoid_backward(widened(dy), *SigmoidSaved(*kept_in(ctx)))
+        gradients = sigmoid_backward(widened(dy), *SigmoidSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def sigmoid(x: Tensor) -> Tensor:
     """The logistic function. Differentiable by `loss.backward()`."""
-    return _Sigmoid.apply(x)
+    if is_transformed():
+        return derivatives_of("sigmoid")(x)
+    return edges_alone(_Sigmoid.apply(x), (1, x))

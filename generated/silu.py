@@ -25,7 +25,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SiluSaved(NamedTuple):
@@ -55,17 +56,19 @@ class _Silu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = silu_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.dy_dx, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("silu")
+    @twice_differentiable("silu")
     def backward(ctx, dy):
-        gradients = silu_backward(widened(dy), *SiluSaved(*kept_in(ctx)))
+        gradients = silu_backward(widened(dy), *SiluSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def silu(x: Tensor) -> Tensor:
     """An element times its own sigmoid (Hendrycks & Gimpel, 2016; swish: Ramachandran, Zoph & Le, 2017). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("silu")(x)
     return _Silu.apply(x)

@@ -28,7 +28,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SoftmaxSaved(NamedTuple):
@@ -57,17 +58,19 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         p, saved = softmax_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.p, x), [x])
         return p
 
     @staticmethod
-    @once_differentiable("softmax")
+    @twice_differentiable("softmax")
     def backward(ctx, dp):
-        gradients = softmax_backward(widened(dp), *SoftmaxSaved(*kept_in(ctx)))
+        gradients = softmax_backward(widened(dp), *SoftmaxSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def softmax(x: Tensor) -> Tensor:
     """Exponentials over their sum, along the last axis (Bridle, 1990). Differentiable by `loss.backward()`."""
-    return _Softmax.apply(x)
+    if is_transformed():
+        return derivatives_of("softmax")(x)
+    return edges_alone(_Softmax.apply(x), (1, x))

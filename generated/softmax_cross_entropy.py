@@ -30,7 +30,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class SoftmaxCrossEntropySaved(NamedTuple):
@@ -73,17 +74,19 @@ class _SoftmaxCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, z, y):
         loss, saved = softmax_cross_entropy_forward(z, y)
-        keep_in(ctx, saved, [z])
+        keep_in(ctx, (saved.p, saved.y, z), [z])
         return loss
 
     @staticmethod
-    @once_differentiable("softmax_cross_entropy")
+    @twice_differentiable("softmax_cross_entropy")
     def backward(ctx, dloss):
-        gradients = softmax_cross_entropy_backward(widened(dloss), *SoftmaxCrossEntropySaved(*kept_in(ctx)))
+        gradients = softmax_cross_entropy_backward(widened(dloss), *SoftmaxCrossEntropySaved(*kept_in(ctx)[:2]))
         (dz,) = typed(ctx, (gradients,))
         return dz, None
 
 
 def softmax_cross_entropy(z: Tensor, y: Tensor) -> Tensor:
     """Cross-entropy of softmax(z) against integer labels, averaged over the batch. Differentiable by `loss.backward()`."""
-    return _SoftmaxCrossEntropy.apply(z, y)
+    if is_transformed():
+        return derivatives_of("softmax_cross_entropy")(z, y)
+    return edges_alone(_SoftmaxCrossEntropy.apply(z, y), (2, z))

@@ -23,7 +23,8 @@ import torch
 from torch.nn import functional
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SoftplusSaved(NamedTuple):
@@ -51,11 +52,11 @@ class _Softplus(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = softplus_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (x,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("softplus")
+    @twice_differentiable("softplus")
     def backward(ctx, dy):
         gradients = softplus_backward(widened(dy), *SoftplusSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -64,4 +65,6 @@ class _Softplus(torch.autograd.Function):
 
 def softplus(x: Tensor) -> Tensor:
     """The smooth positive part (Dugas et al., 2001). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("softplus")(x)
     return _Softplus.apply(x)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SplitAxisSaved(NamedTuple):
@@ -55,11 +56,11 @@ class _SplitAxis(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, inner):
         y, saved = split_axis_forward(x, inner)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (), [x])
         return y
 
     @staticmethod
-    @once_differentiable("split_axis", linear=True)
+    @twice_differentiable("split_axis", linear=True)
     def backward(ctx, dy):
         gradients = split_axis_backward(widened(dy), *SplitAxisSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -68,4 +69,6 @@ class _SplitAxis(torch.autograd.Function):
 
 def split_axis(x: Tensor, inner: int) -> Tensor:
     """The last axis as two, of which the second is `inner` long. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("split_axis")(x, inner)
     return _SplitAxis.apply(x, inner)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SplitHeadsSaved(NamedTuple):
@@ -55,11 +56,11 @@ class _SplitHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, heads):
         y, saved = split_heads_forward(x, heads)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (), [x])
         return y
 
     @staticmethod
-    @once_differentiable("split_heads", linear=True)
+    @twice_differentiable("split_heads", linear=True)
     def backward(ctx, dy):
         gradients = split_heads_backward(widened(dy), *SplitHeadsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -68,4 +69,6 @@ class _SplitHeads(torch.autograd.Function):
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """The features as heads, the head slowest. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("split_heads")(x, heads)
     return _SplitHeads.apply(x, heads)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SqrtSaved(NamedTuple):
@@ -50,17 +51,19 @@ class _Sqrt(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = sqrt_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("sqrt")
+    @twice_differentiable("sqrt")
     def backward(ctx, dy):
-        gradients = sqrt_backward(widened(dy), *SqrtSaved(*kept_in(ctx)))
+        gradients = sqrt_backward(widened(dy), *SqrtSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def sqrt(x: Tensor) -> Tensor:
     """The square root. Differentiable by `loss.backward()`."""
-    return _Sqrt.apply(x)
+    if is_transformed():
+        return derivatives_of("sqrt")(x)
+    return edges_alone(_Sqrt.apply(x), (1, x))

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SquareSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _Square(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = square_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (x,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("square")
+    @twice_differentiable("square")
     def backward(ctx, dy):
         gradients = square_backward(widened(dy), *SquareSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _Square(torch.autograd.Function):
 
 def square(x: Tensor) -> Tensor:
     """The square of each element. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("square")(x)
     return _Square.apply(x)

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SquaredDeviationsSaved(NamedTuple):
@@ -66,14 +67,15 @@ class _SquaredDeviations(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, mu):
         q, saved = squared_deviations_forward(x, mu)
-        keep_in(ctx, saved, [x, mu])
+        need_dx, need_dmu = ctx.needs_input_grad
+        keep_in(ctx, (saved.x_minus_mu, x if need_dx else None, mu if need_dmu else None), [x, mu])
         return q
 
     @staticmethod
-    @once_differentiable("squared_deviations")
+    @twice_differentiable("squared_deviations")
     def backward(ctx, dq):
         gradients = squared_deviations_backward(
-            widened(dq), *SquaredDeviationsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+            widened(dq), *SquaredDeviationsSaved(*kept_in(ctx)[:1]), needs=ctx.needs_input_grad
         )
         dx, dmu = typed(ctx, gradients)
         return dx, dmu
@@ -81,4 +83,6 @@ class _SquaredDeviations(torch.autograd.Function):
 
 def squared_deviations(x: Tensor, mu: Tensor) -> Tensor:
     """The sum over the batch of squared distances from a mean that was found elsewhere. Differentiable by `loss.backward()`."""
-    return _SquaredDeviations.apply(x, mu)
+    if is_transformed():
+        return derivatives_of("squared_deviations")(x, mu)
+    return edges_alone(_SquaredDeviations.apply(x, mu), (1, x), (2, mu))

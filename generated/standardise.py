@@ -33,7 +33,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class StandardiseSaved(NamedTuple):
@@ -93,21 +94,32 @@ class _Standardise(torch.autograd.Function):
     def forward(ctx, x, mu, var, gamma, beta, eps):
         y, saved = standardise_forward(x, mu, var, gamma, beta, eps)
         need_dx, need_dmu, need_dvar, need_dgamma, _, _ = ctx.needs_input_grad
-        if not (need_dx or need_dmu or need_dvar):
-            saved = saved._replace(rstd=None, gamma=None)
-        if not (need_dvar or need_dgamma):
-            saved = saved._replace(xhat=None)
-        keep_in(ctx, saved, [x, mu, var, gamma, beta])
+        keep_in(
+            ctx,
+            (
+                saved.rstd if need_dx or need_dmu or need_dvar else None,
+                saved.xhat if need_dvar or need_dgamma else None,
+                gamma if need_dx or need_dmu or need_dvar else None,
+                x if need_dx and need_dvar or need_dx and need_dgamma else None,
+                mu if need_dmu and need_dvar or need_dmu and need_dgamma else None,
+                var if need_dvar else None,
+            ),
+            [x, mu, var, gamma, beta],
+        )
         return y
 
     @staticmethod
-    @once_differentiable("standardise")
+    @twice_differentiable("standardise")
     def backward(ctx, dy):
-        gradients = standardise_backward(widened(dy), *StandardiseSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:5])
+        gradients = standardise_backward(
+            widened(dy), *StandardiseSaved(*kept_in(ctx)[:3]), needs=ctx.needs_input_grad[:5]
+        )
         dx, dmu, dvar, dgamma, dbeta = typed(ctx, gradients)
         return dx, dmu, dvar, dgamma, dbeta, None
 
 
 def standardise(x: Tensor, mu: Tensor, var: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05) -> Tensor:
     """A normalisation whose mean and variance were found elsewhere. Differentiable by `loss.backward()`."""
-    return _Standardise.apply(x, mu, var, gamma, beta, eps)
+    if is_transformed():
+        return derivatives_of("standardise")(x, mu, var, gamma, beta, eps)
+    return edges_alone(_Standardise.apply(x, mu, var, gamma, beta, eps), (3, x), (4, mu), (5, var))

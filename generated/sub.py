@@ -24,7 +24,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SubSaved(NamedTuple):
@@ -62,11 +63,11 @@ class _Sub(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
         z, saved = sub_forward(x, y)
-        keep_in(ctx, saved, [x, y])
+        keep_in(ctx, (), [x, y])
         return z
 
     @staticmethod
-    @once_differentiable("sub", linear=True)
+    @twice_differentiable("sub", linear=True)
     def backward(ctx, dz):
         gradients = sub_backward(widened(dz), *SubSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
         dx, dy = typed(ctx, gradients)
@@ -75,4 +76,6 @@ class _Sub(torch.autograd.Function):
 
 def sub(x: Tensor, y: Tensor) -> Tensor:
     """The difference of two tensors of one shape. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("sub")(x, y)
     return _Sub.apply(x, y)

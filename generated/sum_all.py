@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SumAllSaved(NamedTuple):
@@ -51,11 +52,11 @@ class _SumAll(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = sum_all_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.leading,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("sum_all", linear=True)
+    @twice_differentiable("sum_all", linear=True)
     def backward(ctx, dy):
         gradients = sum_all_backward(widened(dy), *SumAllSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -64,4 +65,6 @@ class _SumAll(torch.autograd.Function):
 
 def sum_all(x: Tensor) -> Tensor:
     """The sum of all elements. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("sum_all")(x)
     return _SumAll.apply(x)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SumRowsSaved(NamedTuple):
@@ -52,11 +53,11 @@ class _SumRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = sum_rows_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.leading,), [x])
         return y
 
     @staticmethod
-    @once_differentiable("sum_rows", linear=True)
+    @twice_differentiable("sum_rows", linear=True)
     def backward(ctx, dy):
         gradients = sum_rows_backward(widened(dy), *SumRowsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -65,4 +66,6 @@ class _SumRows(torch.autograd.Function):
 
 def sum_rows(x: Tensor) -> Tensor:
     """The sum over every axis but the last. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("sum_rows")(x)
     return _SumRows.apply(x)

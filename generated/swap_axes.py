@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SwapAxesSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _SwapAxes(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = swap_axes_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (), [x])
         return y
 
     @staticmethod
-    @once_differentiable("swap_axes", linear=True)
+    @twice_differentiable("swap_axes", linear=True)
     def backward(ctx, dy):
         gradients = swap_axes_backward(widened(dy), *SwapAxesSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _SwapAxes(torch.autograd.Function):
 
 def swap_axes(x: Tensor) -> Tensor:
     """Two axes exchanged, whatever stands before, between and after them. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("swap_axes")(x)
     return _SwapAxes.apply(x)

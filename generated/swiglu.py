@@ -29,7 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class SwigluSaved(NamedTuple):
@@ -76,22 +77,29 @@ class _Swiglu(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gate, up):
         y, saved = swiglu_forward(gate, up)
-        need_dgate, need_dup = ctx.needs_input_grad
-        if not need_dgate:
-            saved = saved._replace(dy_dgate=None)
-        if not need_dup:
-            saved = saved._replace(dy_dup=None)
-        keep_in(ctx, saved, [gate, up])
+        need_dgate, _ = ctx.needs_input_grad
+        keep_in(
+            ctx,
+            (
+                saved.dy_dgate if need_dgate else None,
+                saved.dy_dup,
+                gate if need_dgate else None,
+                up if need_dgate else None,
+            ),
+            [gate, up],
+        )
         return y
 
     @staticmethod
-    @once_differentiable("swiglu")
+    @twice_differentiable("swiglu")
     def backward(ctx, dy):
-        gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
+        gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad)
         dgate, dup = typed(ctx, gradients)
         return dgate, dup
 
 
 def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """The gated unit between two projections: silu of the gate times the other (Shazeer, 2020). Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("swiglu")(gate, up)
     return _Swiglu.apply(gate, up)

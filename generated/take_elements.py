@@ -22,17 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import (
-    check_index,
-    check_shapes,
-    explains_index,
-    in_float32,
-    keep_in,
-    kept_in,
-    once_differentiable,
-    typed,
-    widened,
-)
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_index, check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
 
 
 class TakeElementsSaved(NamedTuple):
@@ -67,11 +58,11 @@ class _TakeElements(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, ix):
         y, saved = take_elements_forward(x, ix)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.ix, saved.v), [x])
         return y
 
     @staticmethod
-    @once_differentiable("take_elements", linear=True)
+    @twice_differentiable("take_elements", linear=True)
     def backward(ctx, dy):
         gradients = take_elements_backward(widened(dy), *TakeElementsSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -80,4 +71,6 @@ class _TakeElements(torch.autograd.Function):
 
 def take_elements(x: Tensor, ix: Tensor) -> Tensor:
     """The elements at given places; repeated places accumulate their gradients. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("take_elements")(x, ix)
     return _TakeElements.apply(x, ix)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class TanhSaved(NamedTuple):
@@ -50,17 +51,19 @@ class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = tanh_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.y, x), [x])
         return y
 
     @staticmethod
-    @once_differentiable("tanh")
+    @twice_differentiable("tanh")
     def backward(ctx, dy):
-        gradients = tanh_backward(widened(dy), *TanhSaved(*kept_in(ctx)))
+        gradients = tanh_backward(widened(dy), *TanhSaved(*kept_in(ctx)[:1]))
         (dx,) = typed(ctx, (gradients,))
         return dx
 
 
 def tanh(x: Tensor) -> Tensor:
     """The hyperbolic tangent. Differentiable by `loss.backward()`."""
-    return _Tanh.apply(x)
+    if is_transformed():
+        return derivatives_of("tanh")(x)
+    return edges_alone(_Tanh.apply(x), (1, x))

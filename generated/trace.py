@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class TraceSaved(NamedTuple):
@@ -53,11 +54,11 @@ class _Trace(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = trace_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.i, saved.i2), [x])
         return y
 
     @staticmethod
-    @once_differentiable("trace", linear=True)
+    @twice_differentiable("trace", linear=True)
     def backward(ctx, dy):
         gradients = trace_backward(widened(dy), *TraceSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -66,4 +67,6 @@ class _Trace(torch.autograd.Function):
 
 def trace(x: Tensor) -> Tensor:
     """The sum of the diagonal of a square matrix. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("trace")(x)
     return _Trace.apply(x)

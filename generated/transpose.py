@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class TransposeSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _Transpose(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = transpose_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (), [x])
         return y
 
     @staticmethod
-    @once_differentiable("transpose", linear=True)
+    @twice_differentiable("transpose", linear=True)
     def backward(ctx, dy):
         gradients = transpose_backward(widened(dy), *TransposeSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _Transpose(torch.autograd.Function):
 
 def transpose(x: Tensor) -> Tensor:
     """The last two axes, exchanged. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("transpose")(x)
     return _Transpose.apply(x)

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._derivatives import derivatives_of, is_transformed, twice_differentiable
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class TrilSaved(NamedTuple):
@@ -50,11 +51,11 @@ class _Tril(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
         y, saved = tril_forward(x)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (), [x])
         return y
 
     @staticmethod
-    @once_differentiable("tril", linear=True)
+    @twice_differentiable("tril", linear=True)
     def backward(ctx, dy):
         gradients = tril_backward(widened(dy), *TrilSaved(*kept_in(ctx)))
         (dx,) = typed(ctx, (gradients,))
@@ -63,4 +64,6 @@ class _Tril(torch.autograd.Function):
 
 def tril(x: Tensor) -> Tensor:
     """The lower triangle of a matrix, zeros above it. Differentiable by `loss.backward()`."""
+    if is_transformed():
+        return derivatives_of("tril")(x)
     return _Tril.apply(x)

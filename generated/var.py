@@ -27,8 +27,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
 from ._functions import ratio_of
-from ._support import check_shapes, in_float32, keep_in, kept_in, once_differentiable, typed, widened
+from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
 
 
 class VarSaved(NamedTuple):
@@ -63,17 +64,19 @@ class _Var(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, correction):
         v, saved = var_forward(x, correction)
-        keep_in(ctx, saved, [x])
+        keep_in(ctx, (saved.x_minus_mu, saved.correction, x), [x])
         return v
 
     @staticmethod
-    @once_differentiable("var")
+    @twice_differentiable("var")
     def backward(ctx, dv):
-        gradients = var_backward(widened(dv), *VarSaved(*kept_in(ctx)))
+        gradients = var_backward(widened(dv), *VarSaved(*kept_in(ctx)[:2]))
         (dx,) = typed(ctx, (gradients,))
         return dx, None
 
 
 def var(x: Tensor, correction: float = 1) -> Tensor:
     """The variance over the last axis, with Bessel's correction by default. Differentiable by `loss.backward()`."""
-    return _Var.apply(x, correction)
+    if is_transformed():
+        return derivatives_of("var")(x, correction)
+    return edges_alone(_Var.apply(x, correction), (1, x))

@@ -86,22 +86,38 @@ def test_it_starts_without_torch(tmp_path: Path) -> None:
 # --- what it writes ---------------------------------------------------------------------------------------------------
 
 
+def package_of(*ops: str) -> set[str]:
+    """The files of a package of the second order."""
+    shared = {"__init__.py", "_derivatives.py", "_support.py", "orders/__init__.py", "orders/_transforms.py"}
+    return shared | {f"{folder}{op}.py" for op in ops for folder in ("", "orders/")}
+
+
+def test_a_package_of_the_first_order_is_what_it_was(tmp_path: Path) -> None:
+    write_package([find("tanh")], tmp_path / "once")
+    derive("generate", "tanh", "--out", "package", cwd=tmp_path)
+    assert set(files(tmp_path / "package")) == package_of("tanh")
+    again = derive("generate", "tanh", "--out", "package", "--order", "1", cwd=tmp_path)
+    assert again.returncode == 0 and files(tmp_path / "package") == files(tmp_path / "once")
+    third = derive("generate", "tanh", "--out", "package", "--order", "3", cwd=tmp_path)
+    assert third.returncode == 2 and "the first and second order" in third.stderr
+
+
 def test_a_package_from_a_file_grows_and_is_left_alone_when_up_to_date(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SPEC)
     first = derive("generate", "scaled", "--from", "mine.py", "--out", "package", cwd=tmp_path)
-    assert (first.returncode, first.stdout, first.stderr) == (0, "package: 3 files written\n", "")
+    assert (first.returncode, first.stdout, first.stderr) == (0, "package: 7 files written\n", "")
     second = derive("generate", "squashed", "--from", "mine.py", "--out", "package", cwd=tmp_path)
-    assert second.stdout == "package: 2 files written\n"
+    assert second.stdout == "package: 3 files written\n"
 
     package = tmp_path / "package"
-    assert set(files(package)) == {"__init__.py", "_support.py", "scaled.py", "squashed.py"}
+    assert set(files(package)) == package_of("scaled", "squashed")
     exported = (package / "__init__.py").read_text()
     assert "from .scaled import scaled" in exported and "from .squashed import squashed" in exported
 
-    times = {p: p.stat().st_mtime_ns for p in package.iterdir()}
+    times = {p: p.stat().st_mtime_ns for p in package.rglob("*.py")}
     again = derive("generate", "--from", "mine.py", "--out", "package", cwd=tmp_path)
     assert again.stdout == "package: up to date\n"
-    assert {p: p.stat().st_mtime_ns for p in package.iterdir()} == times
+    assert {p: p.stat().st_mtime_ns for p in package.rglob("*.py")} == times
 
     script = "import torch, package; x = torch.ones(2, 3); print(package.squashed(x, x[0]).sum().item())"
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
@@ -118,11 +134,11 @@ def test_ops_of_a_file_come_as_they_stand_in_it_whatever_words_they_are_named_fo
 def test_check_lists_what_differs_and_writes_nothing(tmp_path: Path) -> None:
     missing = derive("generate", "tanh", "--out", "new", "--check", cwd=tmp_path)
     assert missing.returncode == 1
-    assert missing.stdout.splitlines() == ["new/__init__.py", "new/_support.py", "new/tanh.py"]
-    assert missing.stderr == "derive: new: 3 files not as the specs say; run the same command without --check\n"
+    assert missing.stdout.splitlines() == sorted(f"new/{name}" for name in package_of("tanh"))
+    assert missing.stderr == "derive: new: 7 files not as the specs say; run the same command without --check\n"
     assert files(tmp_path) == {}
 
-    write_package([find("tanh")], tmp_path / "new")
+    write_package([find("tanh")], tmp_path / "new", order=2)
     same = derive("generate", "tanh", "--out", "new", "--check", cwd=tmp_path)
     assert (same.returncode, same.stdout, same.stderr) == (0, "new: up to date\n", "")
 
@@ -146,7 +162,7 @@ def test_a_module_whose_op_is_gone_goes_and_others_stay(tmp_path: Path) -> None:
     checked = derive("generate", "--from", "mine.py", "--out", "package", "--check", cwd=tmp_path)
     assert "package/scaled.py" in checked.stdout.splitlines()
     derive("generate", "--from", "mine.py", "--out", "package", cwd=tmp_path)
-    kept = {"__init__.py", "_support.py", "own.py", "squashed.py", "tanh.py", "weighted.py"}
+    kept = {*package_of("squashed", "weighted"), "own.py", "tanh.py"}
     assert set(files(tmp_path / "package")) == kept
     exported = (tmp_path / "package" / "__init__.py").read_text()
     assert "scaled" not in exported and "own" not in exported and "from .tanh import tanh" in exported
@@ -163,7 +179,7 @@ def test_the_same_spec_gives_the_same_bytes(tmp_path: Path) -> None:
         done = derive("generate", *ops, "--out", seed, cwd=tmp_path, PYTHONHASHSEED=seed)
         assert done.returncode == 0, done.stderr
     assert files(tmp_path / "0") == files(tmp_path / "1") == files(tmp_path / "2")
-    assert set(files(tmp_path / "0")) == {"__init__.py", "_functions.py", "_support.py", *(f"{op}.py" for op in ops)}
+    assert set(files(tmp_path / "0")) == {*package_of(*ops), "_functions.py"}
 
 
 # --- what it refuses --------------------------------------------------------------------------------------------------
@@ -250,10 +266,10 @@ def test_an_op_that_has_no_kernel_is_named_with_the_reason(tmp_path: Path) -> No
     )
     ended = derive("generate", "--from", "mine.py", "--backend", "cpu", "--out", "kernels", cwd=tmp_path)
     assert ended.returncode == 0 and ended.stdout.splitlines() == [
-        "kernels: 13 files written",
+        "kernels: 18 files written",
         "bend has no kernel and runs as PyTorch: the CPU backend has no loop for the function polygamma",
     ]
-    assert derive("generate", "--from", "mine.py", "--out", "torch", cwd=tmp_path).stdout == "torch: 4 files written\n"
+    assert derive("generate", "--from", "mine.py", "--out", "torch", cwd=tmp_path).stdout == "torch: 9 files written\n"
 
 
 def test_an_input_that_nothing_reads_is_named(tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ def test_installed_command_writes_a_package_where_it_is_told(installed: Path, tm
     catalogue, wheel_files = contents(ROOT / "generated"), contents(installed)
     run("-m", "derive.cli", "generate", "tanh", "--out", tmp_path / "mine", cwd=tmp_path, path=installed)
 
-    assert set(contents(tmp_path)) == {"mine/__init__.py", "mine/_support.py", "mine/tanh.py"}
+    shared = {"__init__", "_derivatives", "_support", "orders/__init__", "orders/_transforms"}
+    assert set(contents(tmp_path)) == {f"mine/{name}.py" for name in {*shared, "tanh", "orders/tanh"}}
     assert contents(ROOT / "generated") == catalogue, "it wrote into the repository"
     assert contents(installed) == wheel_files, "it wrote into the installed packages"
     # The current folder, where `mine` lies, comes first on the path of `python -c`.

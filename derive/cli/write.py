@@ -40,6 +40,9 @@ def generate(
     workspace: Annotated[
         bool, typer.Option("--workspace", help="With OP_forward_out and OP_backward_out, which write over old results.")
     ] = False,
+    order: Annotated[
+        int, typer.Option(help="How often an op is differentiable: 2, in reverse and forward mode, or once.", min=1)
+    ] = 2,
     unproven: Annotated[
         bool, typer.Option("--unproven", help="Do not hold the gradients against autograd; the first lines say so.")
     ] = False,
@@ -47,6 +50,9 @@ def generate(
     """Write a package with one module for each op, once its gradients agree with autograd of its equations."""
     if step and backend is not Backend.cpu:
         raise DeriveError("--step is a kernel", fix="give --backend cpu with it")
+    if order > 2:
+        fix = "take --order 2; derive explain OP --order 3 shows the formulas"
+        raise DeriveError("packages have derivatives of the first and second order", fix=fix)
     if instructions is not Instructions.plain and backend is not Backend.torch:
         raise DeriveError("--instructions are PyTorch's, and kernels call none", fix="leave out --backend")
     known = catalogue() if file is None else load_file(file)
@@ -64,7 +70,8 @@ def generate(
 
         changed = write_package(
             wanted, out, check, save=save.value, backend=backend.value, step=step, workspace=workspace,
-            instructions=instructions.value, whole=not ops, proven=not unproven, done=rendered, told=done.told,
+            instructions=instructions.value, whole=not ops, proven=not unproven, order=order, done=rendered,
+            told=done.told,
         )  # fmt: skip
     count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
     if check and changed:

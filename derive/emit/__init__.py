@@ -29,6 +29,10 @@ def render(
     return _formatted(_filled("module.py.j2", m=module))
 
 
+ORDERS = "orders"
+"""The folder of a package's modules of further derivatives."""
+
+
 @dataclass(frozen=True)
 class Rendered:
     """The files of one op by name; `why_no_kernel` where the backend is to print kernels and has none for the op."""
@@ -51,14 +55,15 @@ class Rendered:
 
 
 def rendered(
-    derivation: Derivation, backend: str, step: bool = False, workspace: bool = False, instructions: str = PLAIN
-) -> Rendered:
+    derivation: Derivation, backend: str, step: bool = False, workspace: bool = False, instructions: str = PLAIN,
+    order: int = 1,
+) -> Rendered:  # fmt: skip
     """The files of one op: its module, and its kernels' C where the backend prints some.
 
     With `step`, a loss gets a function that is a whole step of gradient descent as well; with `workspace`, a backward
-    that fills given tensors.
+    that fills given tensors; of `order` 2, a module of its further derivatives.
     """
-    module = module_of(derivation, backend, step, workspace, instructions)
+    module = module_of(derivation, backend, step, workspace, instructions, order)
     return Rendered(module, files_of(module))
 
 
@@ -67,6 +72,8 @@ def files_of(module: Module) -> dict[str, str]:
     files = {f"{module.name}.py": _formatted(_filled("module.py.j2", m=module))}
     if module.native is not None and module.native.kernels:
         files[f"{module.name}.c"] = _filled("kernels.c.j2", m=module)
+    if module.higher is not None:
+        files[f"{ORDERS}/{module.name}.py"] = _formatted(_filled("order.py.j2", m=module, h=module.higher))
     return files
 
 
@@ -87,6 +94,14 @@ def render_shared(backend: str) -> dict[str, str]:
     return texts
 
 
+def render_orders() -> dict[str, str]:
+    """The files that every package has beside its modules of further derivatives."""
+    return {
+        f"{ORDERS}/__init__.py": _filled("orders.py.j2"),
+        f"{ORDERS}/_transforms.py": _formatted(_filled("transforms.py.j2")),
+    }
+
+
 def render_init(modules: dict[str, list[str]]) -> str:
     """The package's `__init__`, which re-exports what each of its modules exports."""
     rows = [{"file": name, "names": modules[name]} for name in sorted(modules)]
@@ -96,7 +111,8 @@ def render_init(modules: dict[str, list[str]]) -> str:
 
 def support_files() -> dict[str, str]:
     """The modules that generated ones import from, by file name."""
-    return {f"_{name}.py": _formatted(_filled(f"{name}.py.j2")) for name in ("functions", "support", "workspace")}
+    names = ("derivatives", "functions", "support", "workspace")
+    return {f"_{name}.py": _formatted(_filled(f"{name}.py.j2")) for name in names}
 
 
 def _filled(template: str, **values: object) -> str:

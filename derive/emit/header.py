@@ -22,15 +22,14 @@ _WIDTH = 116
 
 def docstring(d: Derivation, saved: Iterable[str]) -> str:
     """The module's docstring, quotes included; `saved` are the saved tensors as the code lays them out."""
-    backward = [f"{text(At(Tensor(x.name), *x.axes))} = {text(factored(x.value))}" for x in d.closed.definitions]
     lines = [summary(d.op), "", f"Axes: {', '.join(_axes(d.op))}.", ""]
-    lines += ["Forward", *_indented(f"{text(e.left)} = {text(e.right)}" for e in d.shown), ""]
-    lines += ["Backward", *_indented(backward)]
+    lines += ["Forward", *indented(f"{text(e.left)} = {text(e.right)}" for e in d.shown), ""]
+    lines += ["Backward", *indented(closed_form(d))]
     if d.local:
-        lines += ["", "Made by the forward, for the backward's sake", *_indented(local(d))]
+        lines += ["", "Made by the forward, for the backward's sake", *indented(local(d))]
     relations = list(dict.fromkeys(s.reason for s in d.closed.steps if s.law == "relation"))
     if relations:
-        lines += ["", "It rests on", *_indented(r for reasons in relations for r in reasons.split("; "))]
+        lines += ["", "It rests on", *indented(r for reasons in relations for r in reasons.split("; "))]
     names = adjoint_names(d.steps)
     formulas = [definition_latex(x, names) for x in d.closed.definitions]
     lines += ["", "In LaTeX", *(f"    {line}" for formula in formulas for line in formula.splitlines())]
@@ -39,6 +38,11 @@ def docstring(d: Derivation, saved: Iterable[str]) -> str:
     if '"""' in body:
         return f'"""{escaped(body)}\n"""'
     return f'{"r" if chr(92) in body else ""}"""{body}\n"""'
+
+
+def closed_form(d: Derivation) -> list[str]:
+    """The equations of the backward, factored, in the words of the notation."""
+    return [f"{text(At(Tensor(x.name), *x.axes))} = {text(factored(x.value))}" for x in d.closed.definitions]
 
 
 def escaped(text: str) -> str:
@@ -60,7 +64,8 @@ def _axes(op: Op) -> list[str]:
     return sorted(named, key=lambda a: (a != "...", a))
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def indented(lines: Iterable[str]) -> list[str]:
+    """Lines of formulas, as they stand in a docstring."""
     return [
         line
         for each in lines

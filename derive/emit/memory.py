@@ -47,7 +47,7 @@ def module_of_text(name: str, source: str) -> ModuleType:
     """The module of that text, in the package of all live modules, under a name of its own."""
     if f"{_PACKAGE}._support" not in sys.modules:
         _load(_PACKAGE, "", package=True)
-        for file, text in sorted(support_files().items()):
+        for file, text in sorted(support_files().items(), key=lambda f: f[0] != "_support.py"):  # which others import
             _load(f"{_PACKAGE}.{file.removesuffix('.py')}", text)
     return _load(f"{_PACKAGE}.{name}_{next(_numbers)}", source)
 

@@ -30,6 +30,24 @@ class Function:
 
 
 @dataclass(frozen=True)
+class Higher:
+    """What the templates need of an op's further derivatives."""
+
+    saved: tuple[Field, ...]
+    more: tuple[str, ...]  # what is saved beside what the first order saves, as the forward has it
+    lengths: tuple[str, ...]  # lines that say lengths among these
+    functions: tuple[Function, ...]
+    formulas: tuple[str, ...]
+    imports: tuple[str, ...]
+    derivatives: tuple[tuple[str, str], ...]  # the arguments of `Derivatives`
+    kept: tuple[str, ...]  # what the op keeps, as its autograd function's forward has it
+    kept_lengths: tuple[str, ...]  # lines that say lengths among these
+    first: int  # how many of these the first order's backward takes
+    flags: str  # the line of that forward that says which gradients are needed, if it asks
+    edges: tuple[tuple[int, str], ...]  # which of these are kept for the graph's sake alone, and of what input
+
+
+@dataclass(frozen=True)
 class Module:
     name: str
     title: str
@@ -60,4 +78,5 @@ class Module:
     native: Native | None  # kernels beside the torch form
     rate: str  # what a whole training step calls the number that gradients are multiplied by
     step_signature: str
+    higher: Higher | None = None  # its further derivatives, where the package has them
     unproven: str = ""  # why no one has held its functions against the equations, where that is so

@@ -16,6 +16,7 @@ from derive.emit.checks import ranges, shape
 from derive.emit.header import docstring, escaped, summary
 from derive.emit.model import Field, Function, Module
 from derive.emit.names import CALLED, Names
+from derive.emit.orders import higher
 from derive.emit.pair import Pair
 from derive.emit.signatures import signature
 from derive.emit.together import with_gradients
@@ -31,8 +32,9 @@ KERNELS = ("FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP")
 
 
 def module_of(
-    d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False, instructions: str = PLAIN
-) -> Module:
+    d: Derivation, backend: str = "torch", step: bool = False, workspace: bool = False, instructions: str = PLAIN,
+    order: int = 1,
+) -> Module:  # fmt: skip
     """What a template needs of a derivation. Raises DeriveError where the module needs a name that the op has."""
     op, d = d.op, with_instructions(d, of_sets(instructions)) if instructions != PLAIN else d
     names = Names(d, workspace)
@@ -49,8 +51,12 @@ def module_of(
     parameters = tuple(map(names.of, inputs))
     cotangents = tuple(c.target.name for c in d.steps.cotangents)
     context = free_name("ctx", {*parameters, *outputs, *cotangents, *(g.name for g in gradients)})
-    keeping = _keeping(pair, inputs, context, kernels)
+    further = higher(d, pair, {} if kernels is None else kernels.live, context) if order > 1 else None
+    keeping = _keeping(pair, inputs, context, kernels) if further is None else further.kept
     called = {"without_values"} if any("without_values(" in line for line in keeping) else set()
+    if further is not None:
+        called |= {"derivatives_of", "is_transformed", "twice_differentiable"}
+        called |= {"edges_alone"} if further.edges else set()
     imports = _imports(op, (pair.forward, pair.backward, *extra), (widening - told) | of_kernels | called)
     _check_name(op.name, imports, () if kernels is None else KERNELS)
     defined = {f.name for f in (forward, backward, *extra)} | {f"{title}Saved"}
@@ -89,6 +95,7 @@ def module_of(
         wrapper_doc=f"{escaped(summary(op))} Differentiable by `loss.backward()`.",
         native=kernels,
         rate=rate(d),
+        higher=further,
         step_signature=signature(op, f"{rate(d)}: float"),
     )
 
@@ -195,6 +202,7 @@ _HOMES = {
     **dict.fromkeys(("Kernel", "kernel_in_float32", "kernel_writes_out", "torch_only"), "_native"),
     **dict.fromkeys(("differentiable", "register"), "_operators"),
     **dict.fromkeys(("needed_of", "writes_out"), "_workspace"),
+    **dict.fromkeys(("derivatives_of", "edges_alone", "is_transformed", "twice_differentiable"), "_derivatives"),
 }
 """Of which of the package's own modules: of `_support` all the rest."""
 
@@ -206,7 +214,8 @@ def _imports(op: Op, functions: Iterable[Function], names: set[str]) -> tuple[st
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", ""]
-    names = names | {"check_shapes", "keep_in", "kept_in", "once_differentiable", "typed", "widened"}
+    names = names | {"check_shapes", "keep_in", "kept_in", "typed", "widened"}
+    names |= set() if "twice_differentiable" in names else {"once_differentiable"}
     checks = ("check_given", "check_index", "check_length", "needed_of")
     names |= {name for name in (*CALLED, *checks) if f"{name}(" in used}
     names |= {"explains_index"} if ranges(op) else set()

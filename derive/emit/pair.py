@@ -149,7 +149,7 @@ class Pair:
 
         return native(self.d, shapes, title, step, scanned)
 
-    def _needs(self, backward: Program) -> Needs:
+    def _needs(self, backward: Program) -> Needs | None:
         names, targets = self.names, {a.of: a.target.name for a in self.d.steps.adjoints}
         taken = {*names.tensors, *names.tensors.values(), *names.sizes.values(), *backward.names}
         taken |= {o.name for o in self.d.op.operands}

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from derive.emit import render_shared
+from derive.emit import ORDERS, render_shared
 from derive.ir.equations import Op
 from derive.verify.compare import Disagreement
 from derive.verify.emitted import Unproven, cases_of, first_wrong, refusal, subjects_of
@@ -37,7 +37,7 @@ class Apart:
         with ExitStack() as stack:
             self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="handgrad_proof_")))
             package = self.folder / _PACKAGE
-            package.mkdir()
+            (package / ORDERS).mkdir(parents=True)
             for name, text in {"__init__.py": "", **render_shared("cpu")}.items():
                 (package / name).write_text(text, encoding="utf-8")
             self.said = stack.enter_context((self.folder / "said").open("w+b"))
