@@ -22,8 +22,7 @@ from derive.backends.cpu.schedule.groups import grouped
 from derive.backends.cpu.schedule.schedule import Pass, Schedule, Tiled, scheduled, together
 from derive.backends.cpu.statements.masked import with_masks_last, without_infinite_own_pairs
 from derive.backends.cpu.statements.neighbours import join_neighbours
-from derive.backends.cpu.statements.normal import Normal, Running, normal
-from derive.backends.cpu.statements.places import with_places
+from derive.backends.cpu.statements.normal import Normal, Running, normal, with_places
 from derive.backends.cpu.statements.related import with_related
 from derive.backends.cpu.statements.rounded import with_rounded_products
 from derive.backends.cpu.statements.scales import with_decimals, with_scales

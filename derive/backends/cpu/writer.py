@@ -102,9 +102,7 @@ class Writer:
         self.line("}")
 
     @contextmanager
-    def blocks(
-        self, i: str, n: str, size: str, start: str = "block", stop: str = "end"
-    ) -> Iterator[None]:
+    def blocks(self, i: str, n: str, size: str, start: str = "block", stop: str = "end") -> Iterator[None]:
         """A loop over blocks of so many places of n, each from one variable to another."""
         with self.block(f"for (int64_t {i}_{start} = 0; {i}_{start} < {n}; {i}_{start} += {size})"):
             self.line(f"const int64_t {i}_{stop} = at_most({i}_{start} + {size}, {n});")
@@ -116,9 +114,7 @@ class Writer:
         self.line(f"#pragma omp parallel for num_threads({team}){together} schedule({kind})")
 
     @contextmanager
-    def loop(
-        self, variable: str, start: str, stop: str, pragma: str = "", kind: str = "int64_t"
-    ) -> Iterator[None]:
+    def loop(self, variable: str, start: str, stop: str, pragma: str = "", kind: str = "int64_t") -> Iterator[None]:
         if pragma:
             self.line(f"#pragma omp {pragma}")
         with self.block(f"for ({kind} {variable} = {start}; {variable} < {stop}; {variable}++)"):

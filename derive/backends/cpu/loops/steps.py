@@ -20,8 +20,7 @@ from derive.backends.cpu.products.matrices import Product
 from derive.backends.cpu.schedule import ways
 from derive.backends.cpu.schedule.schedule import Pass
 from derive.backends.cpu.schedule.ways import Way
-from derive.backends.cpu.statements.normal import Normal, Running, Unsupported
-from derive.backends.cpu.statements.places import Places
+from derive.backends.cpu.statements.normal import Normal, Places, Running, Unsupported
 from derive.backends.cpu.writer import Count, Scratch, Writer
 from derive.ir.program import AxisValue, Call, Node, Num, Read
 

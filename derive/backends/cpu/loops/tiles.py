@@ -30,7 +30,7 @@ class Tiles:
     axes: tuple[str, ...]  # all that the kernel has
 
     def __post_init__(self) -> None:
-        self.chain, self.tile, self.text = self.step.chain, self.step.tile, Expressions(self.step.tile.form)
+        self.chain, self.tile, self.text = self.step.tile.chain, self.step.tile, Expressions(self.step.tile.form)
         self.scratch = Scratch()  # of one tile
 
     # --- the function of one tile ----------------------------------------------------------------------------

@@ -21,7 +21,6 @@ class RowsTogether(Rows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        assert self.way.at_once is not None
         self.at_once = self.way.at_once
         self.width = FOUR if self.way.vectors > 1 else ONE
         self.at = f"{variable(self.group.outer[-1])} - first"  # which of the rows it is
@@ -82,7 +81,7 @@ class RowsTogether(Rows):
 
     def made(self, part: ways.Part) -> list[str]:
         """The values, one a row, that a stage computes."""
-        loops = (*part.before, *part.after, *part.folds)
+        loops = (*part.before, *part.after, *(s for x in part.sweeps for s in x.loops if s.is_fold))
         own = (s for s in loops if not s.changes and not self.in_parts(s) and not self.group.is_total(s))
         return [n for n in dict.fromkeys(s.name for s in own) if self.plan.place[n] in ("value", "memory")]
 

@@ -42,15 +42,14 @@ class Pass:
 class Tiled:
     """Steps over the same axes, some places of the last one at a time: what only they know lies in a tile."""
 
-    chain: Chain
     tile: Tile
     steps: tuple[Pass | Product, ...]
 
     def __str__(self) -> str:
-        *stepped, tiled = self.chain.axes
+        *stepped, tiled = self.tile.chain.axes
         each = f", for each of {', '.join(stepped)}" if stepped else ""
-        held = ", ".join(sorted(self.chain.local))
-        shared = "one tile after another adds to them" if self.chain.sums else "threads share them"
+        held = ", ".join(sorted(self.tile.chain.local))
+        shared = "one tile after another adds to them" if self.tile.chain.sums else "threads share them"
         head = f"tiles along {tiled}{each}, which hold {held}; {shared}:"
         return "\n".join([head, *(indent(str(s), "  ") for s in self.steps)])
 
@@ -78,7 +77,7 @@ def scheduled(steps: Sequence[Step | Chain], form: Normal, axes: tuple[str, ...]
         if isinstance(step, Chain):
             tile = Tile(step, form, sum(isinstance(s, Tiled) for s in out), axes)
             inside = zip(tile.steps, step.steps, strict=True)
-            out.append(Tiled(step, tile, tuple(_pass(s, outside[id(own)], tile.form) for s, own in inside)))
+            out.append(Tiled(tile, tuple(_pass(s, outside[id(own)], tile.form) for s, own in inside)))
         else:
             out.append(step if isinstance(step, Running) else _pass(step, outside[id(step)], form))
     return Schedule(tuple(out), form.joined)
@@ -91,7 +90,7 @@ def _pass(step: Group | Product, outside: frozenset[str], form: Normal) -> Pass 
 def together(step: Step | Chain | Pass | Tiled) -> tuple[Step, ...]:
     """The steps that run together."""
     if isinstance(step, Tiled):
-        step = step.chain
+        step = step.tile.chain
     if isinstance(step, Chain):
         return step.steps
     return (step.group if isinstance(step, Pass) else step,)

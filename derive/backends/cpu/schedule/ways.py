@@ -7,8 +7,7 @@ ways: the first whose bounds hold is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from derive.backends.cpu.names import Sizes, extent
@@ -129,10 +128,6 @@ class Elements(Way):
 
     form = "elements, a stretch at a time"
 
-    @property
-    def vector(self) -> tuple[str, ...]:
-        return self.plan.run
-
 
 @dataclass(frozen=True)
 class Rows(Way):
@@ -147,7 +142,7 @@ class RowsTogether(Way):
     """Some rows together, one part of all of them before the next; sums in so many vectors."""
 
     parts: tuple[Part, ...] = ()
-    at_once: AtOnce | None = None
+    at_once: AtOnce = field(kw_only=True)
     vectors: int = 1
 
     @property
@@ -227,10 +222,6 @@ class Part:
     sweeps: tuple[Sweep, ...]
     after: tuple[Loop, ...] = ()
 
-    @property
-    def folds(self) -> Iterator[Loop]:
-        return (s for sweep in self.sweeps for s in sweep.loops if s.is_fold)
-
 
 def _rows(plan: Plan, form: Normal) -> tuple[Way, ...]:
     """The ways of a pass over rows: some together where they are folded before a later stage goes through them."""
@@ -251,8 +242,8 @@ def _rows(plan: Plan, form: Normal) -> tuple[Way, ...]:
     side = Extent(run(longest))
     wide = (Bound(side, ">=", "WIDE"), *whole, Bound(at_once, ">", "1"))
     return (
-        RowsTogether(plan, wide, parts, at_once, vectors=4),
-        RowsTogether(plan, (Bound(side, "<", "WIDE"),), parts, at_once),
+        RowsTogether(plan, wide, parts, at_once=at_once, vectors=4),
+        RowsTogether(plan, (Bound(side, "<", "WIDE"),), parts, at_once=at_once),
         Rows(plan, overlapping=False),  # from memory: to compute faster was slower there, by a quarter
     )
 
@@ -260,7 +251,8 @@ def _rows(plan: Plan, form: Normal) -> tuple[Way, ...]:
 def _wait(plan: Plan, parts: tuple[Part, ...]) -> bool:
     """Whether rows are folded before a later stage goes through them, and lie one after another."""
     outer = plan.group.outer
-    folded = any(not plan.group.is_total(s) for part in parts[:-1] for s in part.folds)
+    before = (s for part in parts[:-1] for x in part.sweeps for s in x.loops)
+    folded = any(s.is_fold and not plan.group.is_total(s) for s in before)
     plain = not any(sweep.nested or sweep.first for part in parts for sweep in part.sweeps)
     return bool(outer) and plan.run == outer and folded and plain
 
