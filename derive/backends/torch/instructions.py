@@ -131,6 +131,8 @@ ROWS = (
     Instruction("hardswish", "functional.hardswish(x)", "where(x <= -3, 0, where(x >= 3, x, x * (x + 3) / 6))"),
     Instruction("hardswish_backward", "torch.ops.aten.hardswish_backward(g, x)",
                 "where(x <= -3, 0, where(x < 3, g * (x / 3 + 1 / 2), g))"),
+    Instruction("hardshrink", "functional.hardshrink(x, k)", "where(abs(x) <= k, 0, x)", "k"),
+    Instruction("hardshrink_backward", "torch.ops.aten.hardshrink_backward(g, x, k)", "where(abs(x) <= k, 0, g)", "k"),
     Instruction("softmax_backward", "torch._softmax_backward_data(g, p, d, p.dtype)", "p * (g - sum(g * p, d))"),
     Instruction("layer_norm", "torch.native_layer_norm(x, w.shape, w, b, e)",
                 f"{_CENTRED} * {_DEVIATION} * w + b; mean(x, d); {_DEVIATION}", "e", vectors="w b", among=ALL),

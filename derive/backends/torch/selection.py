@@ -113,7 +113,10 @@ class _Pair:
         kept = [n for n in kept if n not in cotangents]
         given = tuple((n, axes[n]) for n in (*cotangents, *kept))
         forward = without_unread(replace(forward, returns=(*outputs, *kept)))
-        return _Pair(self.d, forward, replace(back, given=given))
+        parts = (v for s in back.statements for v in (s.value, *s.slots))
+        said = {n.name for v in parts for n in walk(v) if isinstance(n, Scal)}
+        numbers = tuple(o.name for o in self.d.op.operands if o.name in said)
+        return _Pair(self.d, forward, replace(back, given=given, scalars=numbers))
 
 
 def _better(pair: _Pair, rows: tuple[Instruction, ...], backward: bool) -> Iterator[_Pair]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, erf, exp, op, sigmoid, sqrt, sum, tensor, where
+from derive import axes, erf, exp, op, scalar, sigmoid, sqrt, sum, tensor, where
 from derive.backends.torch.instructions import ALL, BY_NAME, LINE, ROWS, SETS, Instruction, bound, of_sets
 from derive.backends.torch.selection import with_instructions
 from derive.catalogue import catalogue
@@ -25,7 +25,8 @@ from tests.shell import derive
 
 ROWS_LONG, LONG = 4, 9
 NUMBERS = {"k": 0.3, "a": 1.7, "low": -1.0, "high": 2.0, "e": 1e-5}
-FAR = (-1e4, -300.0, -89.0, -20.5, -3.0, -1.0, -0.5, 0.0, -0.0, 0.5, 1.0, 2.0, 3.0, 6.0, 21.0, 45.0, 89.0, 1e4)
+FAR = (-1e4, -300.0, -89.0, -20.5, -3.0, -1.0, -0.5, -0.3, 0.0, -0.0,
+       0.3, 0.5, 1.0, 2.0, 3.0, 6.0, 21.0, 45.0, 89.0, 1e4)  # fmt: skip
 
 
 def index_of(row: Instruction, variable: str) -> tuple[str, ...]:
@@ -149,6 +150,18 @@ def nearly_gelu(f, x: tensor[n, d]):
     return f.y
 
 
+@op
+def shrunk(f, x: tensor[n, d], k: scalar):
+    f.y[n, d] = where(abs(x[n, d]) > k, x[n, d], 0)
+    return f.y
+
+
+@op
+def clipped(f, x: tensor[n, d], low: scalar, high: scalar):
+    f.y[n, d] = where(x[n, d] <= low, low, where(x[n, d] >= high, high, x[n, d]))
+    return f.y
+
+
 @pytest.mark.parametrize(
     ("made", "calls"),
     [
@@ -156,6 +169,8 @@ def nearly_gelu(f, x: tensor[n, d]):
         (layers, {"silu", "silu_backward"}),
         (scaled_exponential, {"elu", "elu_backward"}),
         (nearly_gelu, set()),
+        (shrunk, {"hardshrink", "hardshrink_backward"}),
+        (clipped, {"hardtanh_backward"}),
     ],
     ids=lambda made: getattr(getattr(made, "op", None), "name", ""),
 )
