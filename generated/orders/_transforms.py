@@ -342,14 +342,21 @@ def _mapped(
     dims = [d if isinstance(t, Tensor) else None for t, d in zip(args, in_dims[len(head) :])]
     if apart and all(at is not None for at, d in zip(places, dims) if d is not None):
         moved = [_in_front(t, d, at, info.batch_size) for t, d, at in zip(args, dims, places)]
-        found = tuple(t[1:] if isinstance(t, tuple) else t for t in function.apply(*head, *moved))
+        found = tuple(t[1:] if isinstance(t, tuple) else t for t in function.apply(*head, *_as_made(head[0], moved)))
         return found, tuple(at if isinstance(t, Tensor) else None for t, at in zip(found, of_results))
-    each = [
-        function.apply(*head, *(t if d is None else t.select(d, k) for t, d in zip(args, dims)))
-        for k in range(info.batch_size)
-    ]
+    each = []
+    for k in range(info.batch_size):
+        own = [t if d is None else t.select(d, k) for t, d in zip(args, dims)]
+        each.append(function.apply(*head, *_as_made(head[0], own)))
     found = tuple(torch.stack(own) if isinstance(own[0], Tensor) else own[0] for own in zip(*each))
     return found, tuple(0 if isinstance(t, Tensor) else None for t in found)
+
+
+def _as_made(op: Derivatives, args: list[Any]) -> list[Any]:
+    """What the forward makes to be saved in memory as it makes it, on which calls of PyTorch's own may rely."""
+    made = len(op.places) - op.inputs if len(args) > op.inputs else 0
+    first = len(args) - made
+    return [t.contiguous() if k >= first and isinstance(t, Tensor) else t for k, t in enumerate(args)]
 
 
 def _of_batches(function: Any, head: tuple[Any, ...], args: Sequence[Any]) -> tuple[Any, ...]:
