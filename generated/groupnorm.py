@@ -109,6 +109,8 @@ def groupnorm_backward(
     if need_dx:
         # mean_dxhat[n, g] = mean(gamma[(g, k),] * sum_dy[n, (g, k)], over=k) / size(s)
         mean_dxhat = (gamma_apart * sum_dy.unflatten(1, (groups, k))).mean(2) / s
+        # dz[n, g, k, s] = rstd[n, g] * gamma[(g, k),] * dy[n, (g, k), s] - rstd[n, g] * mean_dxhat_zhat[n, g] *
+        #     zhat[n, g, k, s] - rstd[n, g] * mean_dxhat[n, g]
         dz = (
             (rstd * gamma_apart[:, :, None] * dy.unflatten(1, (groups, k)))
             .addcmul_(rstd * mean_dxhat_zhat[:, :, None, None], zhat, value=-1)

@@ -69,6 +69,8 @@ def max_pool2d_backward(
     dx = dy.new_zeros(n, c, h, w)
     for at_p in range(height):
         for at_q in range(width):
+            # dx[n, c, h, w] = zeros, at [n, c, 2*i + p, 2*j + q] += dy[n, c, i, j] / sum_x_y[n, c, i, j] *
+            #     where(eq(x[n, c, 2*i + p, 2*j + q], y[n, c, i, j]), 1, 0)
             dx[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] += dx_share * (
                 x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
             ).view(torch.int8)

@@ -223,6 +223,8 @@ def names_step_backward(
     if need_dC or need_dW1 or need_db1 or need_dbnbias:
         dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
     if need_dC or need_dW1 or need_db1:
+        # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
+        #     dbnbias[h] / size(n))
         dhprebn = (
             dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
             .sub_(dbnbias, alpha=ratio_of(1, n))
@@ -433,6 +435,8 @@ def names_step_stepwise_backward(
     dlogit_maxes = -sum_dnorm_logits  # dlogit_maxes[n] = -sum_dnorm_logits[n]
     # sum_logit_maxes_logits[n] = sum(where(eq(logits[n, c], logit_maxes[n]), 1, 0), over=c)
     sum_logit_maxes_logits = (logits == logit_maxes).sum(1, keepdim=True)
+    # dlogits[n, c] = where(eq(logits[n, c], logit_maxes[n]), dlogit_maxes[n] / sum_logit_maxes_logits[n], 0) +
+    #     dnorm_logits[n, c]
     dlogits = where_by_bits(logits == logit_maxes, dlogit_maxes[:, None] / sum_logit_maxes_logits, 0) + dnorm_logits
     dlogits_sum = dlogits  # dlogits_sum[n, c] = dlogits[n, c]
     dh = dlogits_sum @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits_sum[n, c], over=c)

@@ -59,6 +59,8 @@ def rotary_forward(x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, RotaryS
 def rotary_backward(dy: Tensor, cos: Tensor, sin: Tensor, *, needs: tuple[bool, ...] | None = None) -> Tensor:
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     h = cos.shape[1]
+    # dz[..., t, p, h] = concat(cos[t, h] * dy[..., t, h] + sin[t, h] * dy[..., t, h + size(h)], cos[t, h] *
+    #     dy[..., t, h + size(h)] - sin[t, h] * dy[..., t, h], along=p)
     dz = torch.stack(
         [
             (cos * dy[..., :h]).addcmul_(sin, dy[..., h : 2 * h]),

@@ -64,6 +64,8 @@ def rotary_interleaved_backward(
     """The gradient of every real input, None if `needs` has False, from dy and what the forward saved."""
     h = cos.shape[1]
     dy_apart = dy.unflatten(-1, (h, 2))
+    # dz[..., t, h, p] = concat(cos[t, h] * dy[..., t, (h, 0)] + sin[t, h] * dy[..., t, (h, 1)], cos[t, h] *
+    #     dy[..., t, (h, 1)] - sin[t, h] * dy[..., t, (h, 0)], along=p)
     dz = stacked_last(
         [
             (cos * dy_apart[..., 0]).addcmul_(sin, dy_apart[..., 1]),

@@ -56,6 +56,9 @@ from derive.ir.words import listed
 from derive.pipeline import Derivation
 
 LINE_LENGTH = 120
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+LONGEST_NOTE = 3 * LINE_LENGTH
+"""An equation that is longer is told by the module's first lines alone."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +312,9 @@ def commented(lines: Iterable[Line]) -> Iterator[str]:
         if line.note and len(behind) + 4 <= LINE_LENGTH:
             yield behind
             continue
-        if line.note and len(line.note) + 6 <= LINE_LENGTH:
+        if line.note and len(line.note) <= LONGEST_NOTE:
+            whole = re.sub(r"\[[^]]*\]", lambda index: index[0].replace(" ", _NO_BREAK), line.note)
             first = f"{indent}# "
-            yield from wrap(line.note, LINE_LENGTH - 4, initial_indent=first, subsequent_indent=f"{first}    ")
+            wrapped = wrap(whole, LINE_LENGTH - 4, initial_indent=first, subsequent_indent=f"{first}    ")
+            yield from (part.replace(_NO_BREAK, " ") for part in wrapped)
         yield line.code

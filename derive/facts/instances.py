@@ -49,6 +49,11 @@ def _function(fn: str) -> Callable[..., float] | None:
     return _SIGNS.get(fn) or (numeric(PRIMITIVES[fn]) if fn in PRIMITIVES else None)
 
 
+def is_evaluated(fn: str) -> bool:
+    """Whether a function has values here; what has none is drawn."""
+    return fn == "where" or _function(fn) is not None
+
+
 _UNDEFINED = (ArithmeticError, ValueError, TypeError)  # a complex power is not compared
 
 

@@ -93,10 +93,16 @@ def _double_backward_of_q(
         # grad_q[..., i, d] = sum(grad_s[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
         grad_q = (grad_s @ k).div_(math.sqrt(d))
     if need_dk:
+        # dk[..., j, d] = (sum(ddq[..., i, d] * ds[..., i, j], over=i) + sum(grad_s[..., i, j] * q[..., i, d], over=i))
+        #     / sqrt(size(d))
         dk = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
     if need_dv:
+        # dv[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
+        #     p[..., i, j], over=i)
         dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
     if need_ddo:
+        # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
+        #     o[..., i, e]
         ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return ddo, grad_q, dk, dv
 
@@ -137,13 +143,19 @@ def _double_backward_of_k(
         # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
         grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
     if need_dq:
+        # dq[..., i, d] = (sum(ddk[..., j, d] * ds[..., i, j], over=j) + sum(grad_s[..., i, j] * k[..., j, d], over=j))
+        #     / sqrt(size(d))
         dq = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
     if need_grad_k:
         # grad_k[..., j, d] = sum(grad_s[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
         grad_k = (grad_s.mT @ q).div_(math.sqrt(d))
     if need_dv:
+        # dv[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
+        #     p[..., i, j], over=i)
         dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
     if need_ddo:
+        # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
+        #     o[..., i, e]
         ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return ddo, dq, grad_k, dv
 
@@ -198,6 +210,8 @@ def attention_double_backward(
         sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
         dp_minus_sum_do_o = dp.sub_(sum_do_o)  # dp_minus_sum_do_o[..., i, j] = dp[..., i, j] - sum_do_o[..., i]
         ds = dp_minus_sum_do_o * p  # ds[..., i, j] = dp_minus_sum_do_o[..., i, j] * p[..., i, j]
+    # dds[..., i, j] = (sum(ddk[..., j, d] * q[..., i, d], over=d) + sum(ddq[..., i, d] * k[..., j, d], over=d)) /
+    #     sqrt(size(d))
     dds = (q @ ddk.mT).add_(ddq @ k.mT).div_(math.sqrt(d))
     ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., i, j] = dds[..., i, j] * p[..., i, j]
     # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
@@ -205,18 +219,28 @@ def attention_double_backward(
     if need_grad_q or need_grad_k or need_grad_v:
         grad_o = -sum_ddp_minus_sum_do_o * do  # grad_o[..., i, e] = -sum_ddp_minus_sum_do_o[..., i] * do[..., i, e]
     if need_grad_q or need_grad_k:
+        # grad_p[..., i, j] = dds[..., i, j] * dp_minus_sum_do_o[..., i, j] + sum(ddv[..., j, e] * do[..., i, e],
+        #     over=e) + sum(grad_o[..., i, e] * v[..., j, e], over=e)
         grad_p = (do @ ddv.mT).addcmul_(dds, dp_minus_sum_do_o).add_(grad_o @ v.mT)
         # sum_grad_p_p[..., i] = sum(grad_p[..., i, j] * p[..., i, j], over=j)
         sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
         # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
         grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
     if need_grad_q:
+        # grad_q[..., i, d] = (sum(ddk[..., j, d] * ds[..., i, j], over=j) + sum(grad_s[..., i, j] * k[..., j, d],
+        #     over=j)) / sqrt(size(d))
         grad_q = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
     if need_grad_k:
+        # grad_k[..., j, d] = (sum(ddq[..., i, d] * ds[..., i, j], over=i) + sum(grad_s[..., i, j] * q[..., i, d],
+        #     over=i)) / sqrt(size(d))
         grad_k = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
     if need_grad_v:
+        # grad_v[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
+        #     p[..., i, j], over=i)
         grad_v = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
     if need_ddo:
+        # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) + sum(ddv[..., j, e] *
+        #     p[..., i, j], over=j) - sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
         ddo = (ddp_minus_sum_do_o @ v).add_(p @ ddv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return ddo, grad_q, grad_k, grad_v
 
@@ -228,6 +252,8 @@ def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[T
     ddp_minus_sum_do_o = (tq @ k.mT).mul_(p).div_(math.sqrt(d))
     # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
+    #     o[..., i, e]
     to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return (to,)
 
@@ -239,6 +265,8 @@ def _jvp_of_k(tk: Tensor, p: Tensor, o: Tensor, q: Tensor, v: Tensor) -> tuple[T
     ddp_minus_sum_do_o = (q @ tk.mT).mul_(p).div_(math.sqrt(d))
     # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
+    #     o[..., i, e]
     to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return (to,)
 
@@ -262,9 +290,13 @@ def attention_jvp(
             None if tv is None else _jvp_of_v(tv, p),
         )[0]
     d = tq.shape[-1]
+    # ddp_minus_sum_do_o[..., i, j] = p[..., i, j] / sqrt(size(d)) * (sum(tk[..., j, d] * q[..., i, d], over=d) +
+    #     sum(tq[..., i, d] * k[..., j, d], over=d))
     ddp_minus_sum_do_o = (q @ tk.mT).add_(tq @ k.mT).mul_(p).div_(math.sqrt(d))
     # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) + sum(tv[..., j, e] * p[..., i, j],
+    #     over=j) - sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
     to = (ddp_minus_sum_do_o @ v).add_(p @ tv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return to
 

@@ -89,6 +89,8 @@ def _double_backward_of_q(
         # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
         grad_o = -sum_ddp_minus_sum_do_o * do
     if need_grad_q or need_dk or need_dbias:
+        # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
+        #     v[..., h, j, e], over=e)
         grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
         # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
         sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
@@ -98,12 +100,18 @@ def _double_backward_of_q(
         # grad_q[..., h, i, d] = sum(grad_s[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
         grad_q = (grad_s @ k).div_(math.sqrt(d))
     if need_dk:
+        # dk[..., h, j, d] = (sum(ddq[..., h, i, d] * ds[..., h, i, j], over=i) + sum(grad_s[..., h, i, j] *
+        #     q[..., h, i, d], over=i)) / sqrt(size(d))
         dk = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
     if need_dv:
+        # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) + sum(grad_o[..., h, i, e]
+        #     * p[..., h, i, j], over=i)
         dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
     if need_dbias:
         dbias = grad_s.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
     if need_ddo:
+        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
         ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return ddo, grad_q, dk, dv, dbias
 
@@ -141,21 +149,29 @@ def _double_backward_of_k(
         # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
         grad_o = -sum_ddp_minus_sum_do_o * do
     if need_dq or need_grad_k or need_dbias:
+        # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
+        #     v[..., h, j, e], over=e)
         grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
         # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
         sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
         # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
         grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
     if need_dq:
+        # dq[..., h, i, d] = (sum(ddk[..., h, j, d] * ds[..., h, i, j], over=j) + sum(grad_s[..., h, i, j] *
+        #     k[..., h, j, d], over=j)) / sqrt(size(d))
         dq = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
     if need_grad_k:
         # grad_k[..., h, j, d] = sum(grad_s[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
         grad_k = (grad_s.mT @ q).div_(math.sqrt(d))
     if need_dv:
+        # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) + sum(grad_o[..., h, i, e]
+        #     * p[..., h, i, j], over=i)
         dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
     if need_dbias:
         dbias = grad_s.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
     if need_ddo:
+        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
         ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return ddo, dq, grad_k, dv, dbias
 
@@ -216,6 +232,8 @@ def _double_backward_of_bias(
         # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
         grad_o = -sum_ddp_minus_sum_do_o * do
     if need_dq or need_dk or need_grad_bias:
+        # grad_p[..., h, i, j] = ddbias[h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
+        #     v[..., h, j, e], over=e)
         grad_p = (grad_o @ v.mT).addcmul_(ddbias, dp_minus_sum_do_o)
         # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
         sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
@@ -228,10 +246,14 @@ def _double_backward_of_bias(
         # dk[..., h, j, d] = sum(grad_s[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
         dk = (grad_s.mT @ q).div_(math.sqrt(d))
     if need_dv:
+        # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) + sum(grad_o[..., h, i, e]
+        #     * p[..., h, i, j], over=i)
         dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
     if need_grad_bias:
         grad_bias = grad_s.sum_to_size(h, i, j)  # grad_bias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
     if need_ddo:
+        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
         ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return ddo, dq, dk, dv, grad_bias
 
@@ -272,6 +294,8 @@ def attention_with_bias_double_backward(
         dp_minus_sum_do_o = dp.sub_(sum_do_o)
     if need_grad_q or need_grad_k:
         ds = dp_minus_sum_do_o * p  # ds[..., h, i, j] = dp_minus_sum_do_o[..., h, i, j] * p[..., h, i, j]
+    # dds[..., h, i, j] = sum(ddk[..., h, j, d] * q[..., h, i, d], over=d) / sqrt(size(d)) + sum(ddq[..., h, i, d] *
+    #     k[..., h, j, d], over=d) / sqrt(size(d)) + ddbias[h, i, j]
     dds = (q @ ddk.mT).div_(math.sqrt(d)).add_((ddq @ k.mT).div_(math.sqrt(d))).add_(ddbias)
     ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., h, i, j] = dds[..., h, i, j] * p[..., h, i, j]
     # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
@@ -280,20 +304,30 @@ def attention_with_bias_double_backward(
         # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
         grad_o = -sum_ddp_minus_sum_do_o * do
     if need_grad_q or need_grad_k or need_grad_bias:
+        # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(ddv[..., h, j, e] *
+        #     do[..., h, i, e], over=e) + sum(grad_o[..., h, i, e] * v[..., h, j, e], over=e)
         grad_p = (do @ ddv.mT).addcmul_(dds, dp_minus_sum_do_o).add_(grad_o @ v.mT)
         # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
         sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
         # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
         grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
     if need_grad_q:
+        # grad_q[..., h, i, d] = (sum(ddk[..., h, j, d] * ds[..., h, i, j], over=j) + sum(grad_s[..., h, i, j] *
+        #     k[..., h, j, d], over=j)) / sqrt(size(d))
         grad_q = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
     if need_grad_k:
+        # grad_k[..., h, j, d] = (sum(ddq[..., h, i, d] * ds[..., h, i, j], over=i) + sum(grad_s[..., h, i, j] *
+        #     q[..., h, i, d], over=i)) / sqrt(size(d))
         grad_k = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
     if need_grad_v:
+        # grad_v[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) +
+        #     sum(grad_o[..., h, i, e] * p[..., h, i, j], over=i)
         grad_v = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
     if need_grad_bias:
         grad_bias = grad_s.sum_to_size(h, i, j)  # grad_bias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
     if need_ddo:
+        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) + sum(ddv[..., h, j, e] *
+        #     p[..., h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
         ddo = (ddp_minus_sum_do_o @ v).add_(p @ ddv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return ddo, grad_q, grad_k, grad_v, grad_bias
 
@@ -301,9 +335,13 @@ def attention_with_bias_double_backward(
 def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor | None]:
     """The same from tq alone."""
     d = tq.shape[-1]
+    # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] / sqrt(size(d)) * sum(tq[..., h, i, d] * k[..., h, j, d],
+    #     over=d)
     ddp_minus_sum_do_o = (tq @ k.mT).mul_(p).div_(math.sqrt(d))
     # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+    #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
     to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return (to,)
 
@@ -311,9 +349,13 @@ def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[T
 def _jvp_of_k(tk: Tensor, p: Tensor, o: Tensor, q: Tensor, v: Tensor) -> tuple[Tensor | None]:
     """The same from tk alone."""
     d = tk.shape[-1]
+    # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] / sqrt(size(d)) * sum(tk[..., h, j, d] * q[..., h, i, d],
+    #     over=d)
     ddp_minus_sum_do_o = (q @ tk.mT).mul_(p).div_(math.sqrt(d))
     # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+    #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
     to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return (to,)
 
@@ -329,6 +371,8 @@ def _jvp_of_bias(tbias: Tensor, p: Tensor, o: Tensor, v: Tensor) -> tuple[Tensor
     ddp_minus_sum_do_o = tbias * p  # ddp_minus_sum_do_o[..., h, i, j] = tbias[h, i, j] * p[..., h, i, j]
     # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+    #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
     to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return (to,)
 
@@ -355,9 +399,13 @@ def attention_with_bias_jvp(
             None if tbias is None else _jvp_of_bias(tbias, p, o, v),
         )[0]
     d = tq.shape[-1]
+    # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] * (tbias[h, i, j] + sum(tk[..., h, j, d] * q[..., h, i, d],
+    #     over=d) / sqrt(size(d)) + sum(tq[..., h, i, d] * k[..., h, j, d], over=d) / sqrt(size(d)))
     ddp_minus_sum_do_o = (q @ tk.mT).div_(math.sqrt(d)).add_(tbias).add_((tq @ k.mT).div_(math.sqrt(d))).mul_(p)
     # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) + sum(tv[..., h, j, e] *
+    #     p[..., h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
     to = (ddp_minus_sum_do_o @ v).add_(p @ tv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return to
 

@@ -91,6 +91,9 @@ def _double_backward_of_x(
     if need_grad_x or need_grad_gamma:
         grad_gamma = rstd * sum_ddx_dx_inner  # grad_gamma[d] = rstd[d] * sum_ddx_dx_inner[d]
     if need_grad_x:
+        # grad_x[n, d] = ddgamma[d] * rstd[d] * dy[n, d] + rstd[d] / (size(n) - correction) * (dgamma[d] *
+        #     (sum_ddx_inner_xhat_2[d] - ddgamma[d]) - grad_gamma[d] * gamma[d]) * xhat[n, d] + dgamma_rstd[d] *
+        #     mean_ddx_inner[d] - dbeta_over_n[d] * ddgamma[d] * rstd[d] - dgamma_rstd[d] * ddx_inner[n, d]
         grad_x = (
             (
                 rstd
@@ -187,6 +190,9 @@ def batchnorm_double_backward(
     if need_grad_x or need_grad_gamma:
         grad_gamma = rstd * sum_ddx_dx_inner  # grad_gamma[d] = rstd[d] * sum_ddx_dx_inner[d]
     if need_grad_x:
+        # grad_x[n, d] = ddgamma_total[d] * rstd[d] * dy[n, d] + rstd[d] / (size(n) - correction) * (dgamma[d] *
+        #     (sum_ddx_inner_xhat_2[d] - ddgamma_total[d]) - grad_gamma[d] * gamma[d]) * xhat[n, d] + dgamma_rstd[d] *
+        #     mean_ddx_inner[d] - dbeta_over_n[d] * ddgamma_total[d] * rstd[d] - dgamma_rstd[d] * ddx_inner[n, d]
         grad_x = (
             (
                 rstd
@@ -250,6 +256,8 @@ def batchnorm_jvp(
     ddx_inner = gamma * rstd * tx  # ddx_inner[n, d] = gamma[d] * rstd[d] * tx[n, d]
     sum_ddx_inner_xhat = (ddx_inner * xhat).sum(0)  # sum_ddx_inner_xhat[d] = sum(ddx_inner[n, d] * xhat[n, d], over=n)
     mean_ddx_inner = ddx_inner.mean(0)  # mean_ddx_inner[d] = mean(ddx_inner[n, d], over=n)
+    # ty[n, d] = ddx_inner[n, d] + (tgamma[d] - sum_ddx_inner_xhat[d] / (size(n) - correction)) * xhat[n, d] + tbeta[d]
+    #     - mean_ddx_inner[d]
     ty = ddx_inner.addcmul_(torch.sub(tgamma, sum_ddx_inner_xhat, alpha=ratio_of(1, n - correction)), xhat).add_(
         tbeta - mean_ddx_inner
     )

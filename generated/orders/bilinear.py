@@ -217,6 +217,8 @@ def bilinear_jvp(
         )[0]
     # dw_dy[..., i, j] = tx[..., i] * z[..., j] + tz[..., j] * x[..., i]
     dw_dy = (tx[..., None] * z[..., None, :]).addcmul_(tz[..., None, :], x[..., None])
+    # ty[..., o] = sum(dw_dy[..., i, j] * w[o, i, j], over=(i, j)) + sum(x[..., i] * z[..., j] * tw[o, i, j], over=(i,
+    #     j)) + tb[o]
     ty = (
         torch.einsum("...ij, oij -> ...o", dw_dy, w)
         .add_(tb)

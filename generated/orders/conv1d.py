@@ -145,6 +145,8 @@ def conv1d_double_backward(
             functional.conv1d, ddx_reached[:, :, : k + t - 1].transpose(0, 1), dy.transpose(0, 1)
         ).transpose(0, 1)
     if need_ddy:
+        # ddy[n, o, t] = sum(ddw[o, c, k] * x[n, c, k + t], over=(c, k)) + sum(w[o, c, k] * ddx_reached[n, c, k + t],
+        #     over=(c, k)) + ddb[o]
         ddy = (
             convolve(torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), ddw.transpose(0, 1))
             .transpose(0, 1)
@@ -208,6 +210,8 @@ def conv1d_jvp(
     n, _, l = tx.shape
     # ddx_reached[n, c, l_of_dx] = zeros, at [n, c, l] += tx[n, c, l]
     ddx_reached = functional.pad(tx, (0, max(k + t - 1, l) - l))
+    # ty[n, o, t] = sum(tw[o, c, k] * x[n, c, k + t], over=(c, k)) + sum(w[o, c, k] * ddx_reached[n, c, k + t], over=(c,
+    #     k)) + tb[o]
     ty = (
         convolve(torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), tw.transpose(0, 1))
         .transpose(0, 1)

@@ -176,6 +176,8 @@ def conv1d_stride2_dilation3_double_backward(
             dilation=2,
         ).transpose(0, 1)
     if need_ddy:
+        # ddy[n, o, t] = sum(ddw[o, c, k] * x[n, c, 3*k + 2*t], over=(c, k)) + sum(w[o, c, k] *
+        #     ddx_reached[n, c, 3*k + 2*t], over=(c, k)) + ddb[o]
         ddy = (
             convolve(
                 torch.nn.grad.conv1d_weight,
@@ -258,6 +260,8 @@ def conv1d_stride2_dilation3_jvp(
     n, _, l = tx.shape
     # ddx_reached[n, c, l_of_dx] = zeros, at [n, c, l] += tx[n, c, l]
     ddx_reached = functional.pad(tx, (0, max(3 * k + 2 * t - 4, l) - l))
+    # ty[n, o, t] = sum(tw[o, c, k] * x[n, c, 3*k + 2*t], over=(c, k)) + sum(w[o, c, k] * ddx_reached[n, c, 3*k + 2*t],
+    #     over=(c, k)) + tb[o]
     ty = (
         convolve(
             torch.nn.grad.conv1d_weight,

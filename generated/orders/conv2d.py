@@ -155,6 +155,8 @@ def conv2d_double_backward(
             functional.conv2d, ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1), dy.transpose(0, 1)
         ).transpose(0, 1)
     if need_ddy:
+        # ddy[n, o, i, j] = sum(ddk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q)) + sum(k[o, c, p, q] *
+        #     ddx_reached[n, c, i + p, j + q], over=(c, p, q)) + ddb[o]
         ddy = (
             convolve(
                 torch.nn.grad.conv2d_weight,
@@ -226,6 +228,8 @@ def conv2d_jvp(
     n, _, h, w = tx.shape
     # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
     ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
+    # ty[n, o, i, j] = sum(tk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q)) + sum(k[o, c, p, q] *
+    #     ddx_reached[n, c, i + p, j + q], over=(c, p, q)) + tb[o]
     ty = (
         convolve(
             torch.nn.grad.conv2d_weight,

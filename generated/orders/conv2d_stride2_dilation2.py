@@ -181,6 +181,8 @@ def conv2d_stride2_dilation2_double_backward(
             dilation=2,
         ).transpose(0, 1)
     if need_ddy:
+        # ddy[n, o, i, j] = sum(ddk[o, c, p, q] * x[n, c, 2*i + 2*p, 2*j + 2*q], over=(c, p, q)) + sum(k[o, c, p, q] *
+        #     ddx_reached[n, c, 2*i + 2*p, 2*j + 2*q], over=(c, p, q)) + ddb[o]
         ddy = (
             convolve(
                 torch.nn.grad.conv2d_weight,
@@ -263,6 +265,8 @@ def conv2d_stride2_dilation2_jvp(
     n, _, h, w = tx.shape
     # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
     ddx_reached = functional.pad(tx, (0, max(2 * j + 2 * q - 3, w) - w, 0, max(2 * i + 2 * p - 3, h) - h))
+    # ty[n, o, i, j] = sum(tk[o, c, p, q] * x[n, c, 2*i + 2*p, 2*j + 2*q], over=(c, p, q)) + sum(k[o, c, p, q] *
+    #     ddx_reached[n, c, 2*i + 2*p, 2*j + 2*q], over=(c, p, q)) + tb[o]
     ty = (
         convolve(
             torch.nn.grad.conv2d_weight,

@@ -134,6 +134,8 @@ def cross_entropy_probabilities_double_backward(
         sum_ddz_exp_logp = (exp_logp * ddz).sum(1, keepdim=True)
         ddz_sum_ddz_exp_logp = ddz - sum_ddz_exp_logp  # ddz_sum_ddz_exp_logp[n, c] = ddz[n, c] - sum_ddz_exp_logp[n]
     if need_grad_z:
+        # grad_z[n, c] = dloss[()] / size(n) * (exp_logp[n, c] * (sum_ddt[n] + sum_t[n] * ddz_sum_ddz_exp_logp[n, c]) -
+        #     ddt[n, c])
         grad_z = exp_logp.mul_((sum_t * ddz_sum_ddz_exp_logp).add_(sum_ddt)).sub_(ddt).mul_(dloss / n)
     if need_grad_t:
         # grad_t[n, c] = (-dloss[()] / size(n)) * ddz_sum_ddz_exp_logp[n, c]

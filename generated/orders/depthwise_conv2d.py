@@ -162,6 +162,8 @@ def depthwise_conv2d_double_backward(
             groups=c,
         )
     if need_ddy:
+        # sum_ddk_ddx_reached_k[n, c, i, j] = sum(ddk[c, p, q] * x[n, c, i + p, j + q], over=(p, q)) + sum(k[c, p, q] *
+        #     ddx_reached[n, c, i + p, j + q], over=(p, q))
         sum_ddk_ddx_reached_k = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], ddk[:, None], groups=c).add_(
             functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
         )
@@ -212,6 +214,8 @@ def depthwise_conv2d_jvp(
     _, c, h, w = tx.shape
     # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
     ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
+    # sum_ddk_ddx_reached_k[n, c, i, j] = sum(tk[c, p, q] * x[n, c, i + p, j + q], over=(p, q)) + sum(k[c, p, q] *
+    #     ddx_reached[n, c, i + p, j + q], over=(p, q))
     sum_ddk_ddx_reached_k = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], tk[:, None], groups=c).add_(
         functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
     )

@@ -57,6 +57,8 @@ def gelu_tanh_double_backward(
         dt = (0.5 - (math.sqrt(2 / math.pi) * t).mul_(x).mul_(one_plus_x_squared)).mul_(ddy_dx)
     one_minus_t_squared = 1 - t.square()  # one_minus_t_squared[...] = 1 - t[...]**2
     if need_grad_x:
+        # grad_x[...] = sqrt(2 / pi) * (dt[...] * one_minus_t_squared[...] * one_plus_x_squared[...] + ddy_dx[...] / 2 *
+        #     one_minus_t_squared[...] * (1 + 0.402435 * x_squared[...]))
         grad_x = (
             dt.mul_(one_minus_t_squared)
             .mul_(one_plus_x_squared)

@@ -93,6 +93,8 @@ def _double_backward_of_q(
         # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
         grad_o = -sum_ddp_minus_sum_do_o * do
     if need_grad_q or need_dk:
+        # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(v[..., g, j, e] *
+        #     grad_o[..., g, h, i, e], over=e)
         grad_p = torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v).addcmul_(dds, dp_minus_sum_do_o)
         # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
         sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
@@ -102,16 +104,22 @@ def _double_backward_of_q(
         # grad_q[..., g, h, i, d] = sum(k[..., g, j, d] * grad_s[..., g, h, i, j], over=j) / sqrt(size(d))
         grad_q = torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k).div_(math.sqrt(d))
     if need_dk:
+        # dk[..., g, j, d] = (sum(ddq[..., g, h, i, d] * ds[..., g, h, i, j], over=(h, i)) + sum(grad_s[..., g, h, i, j]
+        #     * q[..., g, h, i, d], over=(h, i))) / sqrt(size(d))
         dk = (
             torch.einsum("...ghij, ...ghid -> ...gjd", ds, ddq)
             .add_(torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q))
             .div_(math.sqrt(d))
         )
     if need_dv:
+        # dv[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
+        #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
         dv = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
             torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
         )
     if need_ddo:
+        # ddo[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
         ddo = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
             sum_ddp_minus_sum_do_o, o, value=-1
         )
@@ -151,12 +159,16 @@ def _double_backward_of_k(
         # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
         grad_o = -sum_ddp_minus_sum_do_o * do
     if need_dq or need_grad_k:
+        # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(v[..., g, j, e] *
+        #     grad_o[..., g, h, i, e], over=e)
         grad_p = torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v).addcmul_(dds, dp_minus_sum_do_o)
         # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
         sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
         # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
         grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
     if need_dq:
+        # dq[..., g, h, i, d] = (sum(ddk[..., g, j, d] * ds[..., g, h, i, j], over=j) + sum(k[..., g, j, d] *
+        #     grad_s[..., g, h, i, j], over=j)) / sqrt(size(d))
         dq = (
             torch.einsum("...ghij, ...gjd -> ...ghid", ds, ddk)
             .add_(torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k))
@@ -166,10 +178,14 @@ def _double_backward_of_k(
         # grad_k[..., g, j, d] = sum(grad_s[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
         grad_k = torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q).div_(math.sqrt(d))
     if need_dv:
+        # dv[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
+        #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
         dv = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
             torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
         )
     if need_ddo:
+        # ddo[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
         ddo = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
             sum_ddp_minus_sum_do_o, o, value=-1
         )
@@ -235,6 +251,8 @@ def grouped_query_attention_double_backward(
         # dp_minus_sum_do_o[..., g, h, i, j] = dp[..., g, h, i, j] - sum_do_o[..., g, h, i]
         dp_minus_sum_do_o = dp.sub_(sum_do_o)
         ds = dp_minus_sum_do_o * p  # ds[..., g, h, i, j] = dp_minus_sum_do_o[..., g, h, i, j] * p[..., g, h, i, j]
+    # dds[..., g, h, i, j] = (sum(ddk[..., g, j, d] * q[..., g, h, i, d], over=d) + sum(k[..., g, j, d] *
+    #     ddq[..., g, h, i, d], over=d)) / sqrt(size(d))
     dds = (
         torch.einsum("...ghid, ...gjd -> ...ghij", q, ddk)
         .add_(torch.einsum("...ghid, ...gjd -> ...ghij", ddq, k))
@@ -247,6 +265,8 @@ def grouped_query_attention_double_backward(
         # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
         grad_o = -sum_ddp_minus_sum_do_o * do
     if need_grad_q or need_grad_k:
+        # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(ddv[..., g, j, e] *
+        #     do[..., g, h, i, e], over=e) + sum(v[..., g, j, e] * grad_o[..., g, h, i, e], over=e)
         grad_p = (
             torch.einsum("...ghie, ...gje -> ...ghij", do, ddv)
             .addcmul_(dds, dp_minus_sum_do_o)
@@ -257,22 +277,30 @@ def grouped_query_attention_double_backward(
         # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
         grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
     if need_grad_q:
+        # grad_q[..., g, h, i, d] = (sum(ddk[..., g, j, d] * ds[..., g, h, i, j], over=j) + sum(k[..., g, j, d] *
+        #     grad_s[..., g, h, i, j], over=j)) / sqrt(size(d))
         grad_q = (
             torch.einsum("...ghij, ...gjd -> ...ghid", ds, ddk)
             .add_(torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k))
             .div_(math.sqrt(d))
         )
     if need_grad_k:
+        # grad_k[..., g, j, d] = (sum(ddq[..., g, h, i, d] * ds[..., g, h, i, j], over=(h, i)) +
+        #     sum(grad_s[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i))) / sqrt(size(d))
         grad_k = (
             torch.einsum("...ghij, ...ghid -> ...gjd", ds, ddq)
             .add_(torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q))
             .div_(math.sqrt(d))
         )
     if need_grad_v:
+        # grad_v[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
+        #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
         grad_v = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
             torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
         )
     if need_ddo:
+        # ddo[..., g, h, i, e] = sum(ddv[..., g, j, e] * p[..., g, h, i, j], over=j) + sum(v[..., g, j, e] *
+        #     ddp_minus_sum_do_o[..., g, h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
         ddo = (
             torch.einsum("...ghij, ...gje -> ...ghie", p, ddv)
             .add_(torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v))
@@ -284,9 +312,13 @@ def grouped_query_attention_double_backward(
 def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor | None]:
     """The same from tq alone."""
     d = tq.shape[-1]
+    # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * sum(k[..., g, j, d] *
+    #     tq[..., g, h, i, d], over=d)
     ddp_minus_sum_do_o = torch.einsum("...ghid, ...gjd -> ...ghij", tq, k).mul_(p).div_(math.sqrt(d))
     # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+    #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
     to = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return (to,)
 
@@ -294,9 +326,13 @@ def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[T
 def _jvp_of_k(tk: Tensor, p: Tensor, o: Tensor, q: Tensor, v: Tensor) -> tuple[Tensor | None]:
     """The same from tk alone."""
     d = tk.shape[-1]
+    # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * sum(tk[..., g, j, d] *
+    #     q[..., g, h, i, d], over=d)
     ddp_minus_sum_do_o = torch.einsum("...ghid, ...gjd -> ...ghij", q, tk).mul_(p).div_(math.sqrt(d))
     # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+    #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
     to = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
     return (to,)
 
@@ -321,6 +357,8 @@ def grouped_query_attention_jvp(
             None if tv is None else _jvp_of_v(tv, p),
         )[0]
     d = tq.shape[-1]
+    # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * (sum(tk[..., g, j, d] *
+    #     q[..., g, h, i, d], over=d) + sum(k[..., g, j, d] * tq[..., g, h, i, d], over=d))
     ddp_minus_sum_do_o = (
         torch.einsum("...ghid, ...gjd -> ...ghij", q, tk)
         .add_(torch.einsum("...ghid, ...gjd -> ...ghij", tq, k))
@@ -329,6 +367,8 @@ def grouped_query_attention_jvp(
     )
     # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
     sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+    # to[..., g, h, i, e] = sum(tv[..., g, j, e] * p[..., g, h, i, j], over=j) + sum(v[..., g, j, e] *
+    #     ddp_minus_sum_do_o[..., g, h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
     to = (
         torch.einsum("...ghij, ...gje -> ...ghie", p, tv)
         .add_(torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v))

@@ -145,11 +145,15 @@ def _double_backward_of_x(
     if need_ddy or need_dgamma:
         dmean_dxhat = -rstd_sum_ddx  # dmean_dxhat[n, g] = -rstd_sum_ddx[n, g]
     if need_dgamma:
+        # sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] = sum(dmean_dxhat[n, g] * sum_dy_apart[n, g, k] +
+        #     dmean_dxhat_zhat[n, g] * sum_dy_xhat_apart[n, g, k], over=n)
         sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart = torch.addcmul(
             dmean_dxhat[:, :, None] * sum_dy_apart, dmean_dxhat_zhat.squeeze((2, 3))[:, :, None], sum_dy_xhat_apart
         ).sum(0)
         # sum_ddx_dy_apart_rstd[g, k] = sum(rstd[n, g] * sum_ddx_dy_apart[n, g, k], over=n)
         sum_ddx_dy_apart_rstd = (rstd.squeeze((2, 3))[:, :, None] * sum_ddx_dy_apart).sum(0)
+        # dgamma_apart[g, k] = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] / (size(k) * size(s)) +
+        #     sum_ddx_dy_apart_rstd[g, k]
         dgamma_apart = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart / (k * s) + sum_ddx_dy_apart_rstd
         dgamma = dgamma_apart.flatten(0, 1)  # dgamma[c] = dgamma_apart[c // size(k), c % size(k)]
     if need_ddy:
@@ -158,6 +162,8 @@ def _double_backward_of_x(
         xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
         # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * ddx[n, (g, k), s]
         ddy_apart = gamma_apart[:, :, None] * rstd * ddx_apart
+        # ddy[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * xhat[n, c, s] +
+        #     ddy_apart[n, c // size(k), c % size(k), s] + dsum_dy_apart[n, c // size(k), c % size(k)]
         ddy = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat).add_(
             dsum_dy_apart.flatten(1, 2)[:, :, None]
         )
@@ -178,8 +184,8 @@ def _double_backward_of_gamma(
         mean_dxhat_zhat = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
         # mean_dxhat[n, g] = mean(dxhat[n, (g, k), s], over=(k, s))
         mean_dxhat = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
-        # dz[n, g, k, s] = rstd[n, g] * (dxhat[n, (g, k), s] - mean_dxhat_zhat[n, g] * zhat[n, g, k, s] - mean_dxhat[n,
-        #     g])
+        # dz[n, g, k, s] = rstd[n, g] * (dxhat[n, (g, k), s] - mean_dxhat_zhat[n, g] * zhat[n, g, k, s] -
+        #     mean_dxhat[n, g])
         dz = torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1).sub_(mean_dxhat).mul_(rstd)
         dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, c // size(k), c % size(k), s]
     if need_ddy:
@@ -292,11 +298,15 @@ def groupnorm_double_backward(
     if need_ddy or need_grad_gamma:
         dmean_dxhat = -rstd_sum_ddx  # dmean_dxhat[n, g] = -rstd_sum_ddx[n, g]
     if need_grad_gamma:
+        # sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] = sum(dmean_dxhat[n, g] * sum_dy_apart[n, g, k] +
+        #     dmean_dxhat_zhat[n, g] * sum_dy_xhat_apart[n, g, k], over=n)
         sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart = torch.addcmul(
             dmean_dxhat[:, :, None] * sum_dy_apart, dmean_dxhat_zhat.squeeze((2, 3))[:, :, None], sum_dy_xhat_apart
         ).sum(0)
         # sum_ddx_dy_apart_rstd[g, k] = sum(rstd[n, g] * sum_ddx_dy_apart[n, g, k], over=n)
         sum_ddx_dy_apart_rstd = (rstd.squeeze((2, 3))[:, :, None] * sum_ddx_dy_apart).sum(0)
+        # dgamma_apart[g, k] = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] / (size(k) * size(s)) +
+        #     sum_ddx_dy_apart_rstd[g, k]
         dgamma_apart = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart / (k * s) + sum_ddx_dy_apart_rstd
         grad_gamma = dgamma_apart.flatten(0, 1)  # grad_gamma[c] = dgamma_apart[c // size(k), c % size(k)]
     if need_ddy:
@@ -305,6 +315,8 @@ def groupnorm_double_backward(
         xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
         # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * ddx[n, (g, k), s]
         ddy_apart = gamma_apart[:, :, None] * rstd * ddx_apart
+        # ddy[n, c, s] = dsum_dy_xhat[n, c] * xhat[n, c, s] + ddy_apart[n, c // size(k), c % size(k), s] +
+        #     dsum_dy_apart[n, c // size(k), c % size(k)] + ddbeta[c]
         ddy = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat[:, :, None], xhat).add_(
             dsum_dy_apart.flatten(1, 2)[:, :, None] + ddbeta[:, None]
         )
@@ -330,6 +342,8 @@ def _jvp_of_x(tx: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) -> tuple[Te
     xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
     # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * tx[n, (g, k), s]
     ddy_apart = gamma_apart[:, :, None] * rstd * tx_apart
+    # ty[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * xhat[n, c, s] +
+    #     ddy_apart[n, c // size(k), c % size(k), s] + dsum_dy_apart[n, c // size(k), c % size(k)]
     ty = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat).add_(
         dsum_dy_apart.flatten(1, 2)[:, :, None]
     )
@@ -386,6 +400,9 @@ def groupnorm_jvp(
     xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
     # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * tx[n, (g, k), s]
     ddy_apart = gamma_apart[:, :, None] * rstd * tx_apart
+    # ty[n, c, s] = ddy_apart[n, c // size(k), c % size(k), s] + (tgamma[c] +
+    #     dsum_dy_xhat_apart[n, c // size(k), c % size(k)]) * xhat[n, c, s] +
+    #     dsum_dy_apart[n, c // size(k), c % size(k)] + tbeta[c]
     ty = torch.addcmul(
         ddy_apart.flatten(1, 2), tgamma[:, None] + dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat
     ).add_(dsum_dy_apart.flatten(1, 2)[:, :, None] + tbeta[:, None])

@@ -51,6 +51,8 @@ def _double_backward_of_x(
     r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
     sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
     if need_grad_x or need_dt:
+        # grad_t_minus_x[...] = (-dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddx[...]) * (sign(threshold - r[...])
+        #     + 1) / 2
         grad_t_minus_x = (
             sign_t_minus_x.square()
             .mul_(ddx)
@@ -79,6 +81,8 @@ def _double_backward_of_t(
     r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
     sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
     if need_dx or need_dt:
+        # grad_t_minus_x[...] = dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddt_minus_x[...] * (sign(threshold -
+        #     r[...]) + 1) / 2
         grad_t_minus_x = (
             sign_t_minus_x.square()
             .mul_(ddt_minus_x)
@@ -124,6 +128,8 @@ def huber_double_backward(
     ddt_minus_x_total = ddt_minus_x - ddx  # ddt_minus_x_total[...] = ddt_minus_x[...] - ddx[...]
     sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
     if need_grad_x or need_dt:
+        # grad_t_minus_x[...] = dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddt_minus_x_total[...] *
+        #     (sign(threshold - r[...]) + 1) / 2
         grad_t_minus_x = (
             sign_t_minus_x.square()
             .mul_(ddt_minus_x_total)

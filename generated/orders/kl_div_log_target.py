@@ -115,6 +115,8 @@ def kl_div_log_target_double_backward(
         dlogp = dloss_over_n_exp_logt.neg_()  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
         grad_logp = dlogp.mul_(ddlogt)  # grad_logp[n, c] = ddlogt[n, c] * dlogp[n, c]
     if need_ddloss or need_grad_logt:
+        # ddloss_over_n_exp_logt_exp_logt[n, c] = exp_logt[n, c] * (ddlogt[n, c] * (1 + logt_minus_logp[n, c]) -
+        #     ddlogp[n, c])
         ddloss_over_n_exp_logt_exp_logt = (1 + logt_minus_logp).mul_(ddlogt).sub_(ddlogp).mul_(exp_logt)
     if need_grad_logt:
         # grad_logt[n, c] = dloss[()] / size(n) * ddloss_over_n_exp_logt_exp_logt[n, c] - grad_logp[n, c]
@@ -144,6 +146,8 @@ def _jvp_of_logp(tlogp: Tensor, exp_logt: Tensor) -> tuple[Tensor | None]:
 def _jvp_of_logt(tlogt: Tensor, exp_logt: Tensor, logt_minus_logp: Tensor) -> tuple[Tensor | None]:
     """The same from tlogt alone."""
     n = tlogt.shape[0]
+    # sum_ddlogt_exp_logt_logt_minus_logp[()] = sum(tlogt[n, c] * exp_logt[n, c] * (1 + logt_minus_logp[n, c]), over=(c,
+    #     n))
     sum_ddlogt_exp_logt_logt_minus_logp = (1 + logt_minus_logp).mul_(tlogt).mul_(exp_logt).sum()
     tloss = sum_ddlogt_exp_logt_logt_minus_logp / n  # tloss[()] = sum_ddlogt_exp_logt_logt_minus_logp[()] / size(n)
     if not tlogt.numel():  # the statistics of nothing are nan, and its gradients 0
@@ -163,6 +167,8 @@ def kl_div_log_target_jvp(
             None if tlogt is None else _jvp_of_logt(tlogt, exp_logt, logt_minus_logp),
         )[0]
     n = tlogp.shape[0]
+    # sum_ddlogp_ddlogt_exp_logt[()] = sum(exp_logt[n, c] * (tlogt[n, c] * (1 + logt_minus_logp[n, c]) - tlogp[n, c]),
+    #     over=(c, n))
     sum_ddlogp_ddlogt_exp_logt = (1 + logt_minus_logp).mul_(tlogt).sub_(tlogp).mul_(exp_logt).sum()
     tloss = sum_ddlogp_ddlogt_exp_logt / n  # tloss[()] = sum_ddlogp_ddlogt_exp_logt[()] / size(n)
     if not (tlogp.numel() or tlogt.numel()):  # the statistics of nothing are nan, and its gradients 0

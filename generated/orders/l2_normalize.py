@@ -75,6 +75,8 @@ def l2_normalize_double_backward(
         grad_y = (dsum_dy_y * dy).addcmul_(r_over_two * sum_dy_y * sign_r_sum, ddx, value=-1)
         sum_ddx_dx = dx.mul_(ddx).sum(-1, keepdim=True)  # sum_ddx_dx[...] = sum(ddx[..., d] * dx[..., d], over=d)
         sum_grad_y_x = (grad_y * x).sum(-1, keepdim=True)  # sum_grad_y_x[...] = sum(grad_y[..., d] * x[..., d], over=d)
+        # grad_x[..., d] = r2[...] * grad_y[..., d] - (r2[...]**2 * sum_ddx_dx[...] + r2[...]**3 * sum_grad_y_x[...]) *
+        #     sign_r_sum[...] / 2 * x[..., d]
         grad_x = grad_y.mul_(r2).addcmul_(
             torch.addcmul(r2.square() * sum_ddx_dx, r2**3, sum_grad_y_x) * sign_r_sum, x, value=-0.5
         )

@@ -82,6 +82,10 @@ def _double_backward_of_x(
     if need_ddy or need_grad_x:
         dmean_dxhat_xhat_over_d = dmean_dxhat_xhat / d  # dmean_dxhat_xhat_over_d[...] = dmean_dxhat_xhat[...] / size(d)
     if need_grad_x:
+        # grad_x[..., d] = dmean_dxhat_xhat_over_d[...] * gamma[d] * rstd[...] * dy[..., d] + dmu[...] / size(d) +
+        #     rstd[...] * (mean_dxhat_xhat[...] / size(d) * sum_ddx_inner_xhat[...] - mean_ddx_dx[...] -
+        #     dmean_dxhat_xhat_over_d[...] * mean_dxhat_xhat[...]) * xhat[..., d] - mean_dxhat_xhat[...] * rstd[...] *
+        #     ddx_inner[..., d]
         grad_x = (
             (dmean_dxhat_xhat_over_d * gamma)
             .mul_(rstd)
@@ -100,6 +104,8 @@ def _double_backward_of_x(
             .addcmul_(mean_dxhat_xhat[..., None] * rstd, ddx_inner, value=-1)
         )
     if need_dgamma:
+        # sum_dmean_dxhat_xhat_ddx_inner_dy[d] = sum(dmean_dxhat_xhat[...] * dy_xhat[..., d] - sum_ddx_inner[...] *
+        #     dy[..., d], over=...)
         sum_dmean_dxhat_xhat_ddx_inner_dy = (
             dy_xhat.mul_(dmean_dxhat_xhat).addcmul_(sum_ddx_inner, dy, value=-1).sum_to_size(d)
         )
@@ -108,6 +114,8 @@ def _double_backward_of_x(
         # dgamma[d] = sum_dmean_dxhat_xhat_ddx_inner_dy[d] / size(d) + sum_ddx_inner_dy[d]
         dgamma = sum_dmean_dxhat_xhat_ddx_inner_dy / d + sum_ddx_inner_dy
     if need_ddy:
+        # ddy[..., d] = gamma[d] * (ddx_inner[..., d] + dmean_dxhat_xhat_over_d[...] * xhat[..., d] - sum_ddx_inner[...]
+        #     / size(d))
         ddy = ddx_inner.addcmul_(dmean_dxhat_xhat_over_d, xhat).sub_(sum_ddx_inner, alpha=ratio_of(1, d)).mul_(gamma)
     return ddy, grad_x, dgamma, None
 
@@ -191,12 +199,16 @@ def layernorm_double_backward(
     if need_ddy or need_grad_gamma:
         dmean_dxhat = -ddx_inner.sum(-1, keepdim=True)  # dmean_dxhat[...] = -sum(ddx_inner[..., d], over=d)
     if need_grad_gamma:
+        # sum_dmean_dxhat_dmean_dxhat_xhat_dy[d] = sum(dmean_dxhat[...] * dy[..., d] + dmean_dxhat_xhat[...] *
+        #     dy_xhat[..., d], over=...)
         sum_dmean_dxhat_dmean_dxhat_xhat_dy = (dmean_dxhat * dy).addcmul_(dmean_dxhat_xhat, dy_xhat).sum_to_size(d)
         # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
         sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
         # grad_gamma[d] = sum_dmean_dxhat_dmean_dxhat_xhat_dy[d] / size(d) + sum_ddx_inner_dy[d]
         grad_gamma = sum_dmean_dxhat_dmean_dxhat_xhat_dy / d + sum_ddx_inner_dy
     if need_ddy:
+        # ddy[..., d] = ddy_xhat[..., d] * xhat[..., d] + ddbeta[d] + gamma[d] * (ddx_inner[..., d] + dmean_dxhat[...] /
+        #     size(d))
         ddy = torch.addcmul(ddbeta, ddy_xhat, xhat).addcmul_(gamma, ddx_inner.add_(dmean_dxhat / d))
     return ddy, grad_x, grad_gamma, None
 
@@ -245,6 +257,8 @@ def layernorm_jvp(
     mean_ddx_inner = ddx_inner.mean(-1, keepdim=True)  # mean_ddx_inner[...] = mean(ddx_inner[..., d], over=d)
     # mean_ddx_inner_xhat[...] = mean(ddx_inner[..., d] * xhat[..., d], over=d)
     mean_ddx_inner_xhat = (ddx_inner * xhat).mean(-1, keepdim=True)
+    # ty[..., d] = tbeta[d] + gamma[d] * (ddx_inner[..., d] - mean_ddx_inner[...]) + xhat[..., d] * (tgamma[d] -
+    #     gamma[d] * mean_ddx_inner_xhat[...])
     ty = torch.addcmul(tbeta, gamma, ddx_inner.sub_(mean_ddx_inner)).addcmul_(
         xhat, torch.addcmul(tgamma, gamma, mean_ddx_inner_xhat, value=-1)
     )

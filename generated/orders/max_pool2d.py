@@ -71,6 +71,8 @@ def max_pool2d_double_backward(
     sum_ddx_reached_x_y = ddx.new_zeros(n, c, i, j)
     for at_p in range(height):
         for at_q in range(width):
+            # sum_ddx_reached_x_y[n, c, i, j] = sum(ddx_reached[n, c, 2*i + p, 2*j + q] *
+            #     where(eq(x[n, c, 2*i + p, 2*j + q], y[n, c, i, j]), 1, 0), over=(p, q))
             sum_ddx_reached_x_y += ddx_reached[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] * (
                 x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
             ).view(torch.int8)
@@ -95,6 +97,8 @@ def max_pool2d_jvp(tx: Tensor | None, y: Tensor, x: Tensor, height: int, width: 
     sum_ddx_reached_x_y = tx.new_zeros(n, c, i, j)
     for at_p in range(height):
         for at_q in range(width):
+            # sum_ddx_reached_x_y[n, c, i, j] = sum(ddx_reached[n, c, 2*i + p, 2*j + q] *
+            #     where(eq(x[n, c, 2*i + p, 2*j + q], y[n, c, i, j]), 1, 0), over=(p, q))
             sum_ddx_reached_x_y += ddx_reached[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] * (
                 x[:, :, at_p : at_p + 2 * i : 2, at_q : at_q + 2 * j : 2] == y
             ).view(torch.int8)

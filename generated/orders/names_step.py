@@ -155,6 +155,8 @@ def _double_backward_of_C(
     sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
     mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
     bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
+    # ddhpreact[n, h] = bngain_bnvar_inv[h] * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n) - 1) * bnraw[n, h] -
+    #     mean_ddhprebn[h])
     ddhpreact = (
         torch.addcmul(ddhprebn, sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1))
         .sub_(mean_ddhprebn)
@@ -288,6 +290,8 @@ def _double_backward_of_W1(
     ddhprebn = embcat @ ddW1  # ddhprebn[n, h] = sum(ddW1[i, h] * embcat[n, i], over=i)
     sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
     mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+    # ddhpreact[n, h] = bngain_bnvar_inv[h] * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n) - 1) * bnraw[n, h] -
+    #     mean_ddhprebn[h])
     ddhpreact = (
         torch.addcmul(ddhprebn, sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1))
         .sub_(mean_ddhprebn)
@@ -420,6 +424,8 @@ def _double_backward_of_b1(
     if need_dC or need_dW1 or need_grad_b1 or need_grad_bngain:
         grad_bngain = (bnraw * grad_hpreact).sum(0)  # grad_bngain[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
     if need_dC or need_dW1 or need_grad_b1:
+        # dbndiff[n, h] = bngain[h] * bnvar_inv[h] * (grad_hpreact[n, h] - grad_bngain[h] / (size(n) - 1) * bnraw[n, h]
+        #     - bnvar_inv[h] / (size(n) - 1) * dbngain[h] * ddb1[h])
         dbndiff = (
             torch.addcmul(grad_hpreact, grad_bngain, bnraw, value=ratio_of(-1, n - 1))
             .sub_(bnvar_inv / (n - 1) * dbngain * ddb1)
@@ -521,6 +527,9 @@ def _double_backward_of_bngain(
     if need_dC or need_dW1 or need_db1:
         bnvar_inv_ddbngain = bnvar_inv * ddbngain  # bnvar_inv_ddbngain[h] = bnvar_inv[h] * ddbngain[h]
         bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
+        # dhprebn[n, h] = bngain_bnvar_inv[h] * grad_hpreact[n, h] + bnvar_inv_ddbngain[h] * dhpreact[n, h] -
+        #     bnvar_inv[h] / (size(n) - 1) * (bngain[h] * grad_bngain[h] + dbngain[h] * ddbngain[h]) * bnraw[n, h] -
+        #     (bnvar_inv_ddbngain[h] * mean_dhpreact[h] + bngain_bnvar_inv[h] * dbnbias[h] / size(n))
         dhprebn = (
             grad_hpreact.mul_(bngain_bnvar_inv)
             .addcmul_(bnvar_inv_ddbngain, dhpreact)
@@ -612,6 +621,8 @@ def _double_backward_of_bnbias(
     if need_dC or need_dW1 or need_db1 or need_grad_bnbias:
         grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
     if need_dC or need_dW1 or need_db1:
+        # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (grad_hpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
+        #     grad_bnbias[h] / size(n))
         dhprebn = (
             grad_hpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
             .sub_(grad_bnbias, alpha=ratio_of(1, n))
@@ -696,6 +707,8 @@ def _double_backward_of_W2(
     if need_dC or need_dW1 or need_db1 or need_dbnbias:
         dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
     if need_dC or need_dW1 or need_db1:
+        # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
+        #     dbnbias[h] / size(n))
         dhprebn = (
             dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
             .sub_(dbnbias, alpha=ratio_of(1, n))
@@ -771,6 +784,8 @@ def _double_backward_of_b2(
     if need_dC or need_dW1 or need_db1 or need_dbnbias:
         dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
     if need_dC or need_dW1 or need_db1:
+        # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
+        #     dbnbias[h] / size(n))
         dhprebn = (
             dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
             .sub_(dbnbias, alpha=ratio_of(1, n))
@@ -942,6 +957,8 @@ def names_step_double_backward(
     # ddbngain_total[h] = ddbngain[h] - sum_ddhprebn_inner_bnraw_2[h]
     ddbngain_total = ddbngain - sum_ddhprebn_inner_bnraw_2
     sum_ddhprebn_inner = ddhprebn_inner.sum(0)  # sum_ddhprebn_inner[h] = sum(ddhprebn_inner[n, h], over=n)
+    # ddhpreact[n, h] = ddbngain_total[h] * bnraw[n, h] + ddhprebn_inner[n, h] + ddbnbias[h] - sum_ddhprebn_inner[h] /
+    #     size(n)
     ddhpreact = torch.addcmul(ddhprebn_inner, ddbngain_total, bnraw).add_(
         torch.sub(ddbnbias, sum_ddhprebn_inner, alpha=ratio_of(1, n))
     )
@@ -962,11 +979,15 @@ def names_step_double_backward(
         # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
         grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
     if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias:
+        # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) + sum(ddW2[h, c] * dlogits[n, c], over=c) - 2 *
+        #     ddhpreact[n, h] * dh[n, h] * h[n, h]
         grad_h = (grad_logits @ W2.T).addmm_(dlogits, ddW2.T).sub_(ddhpreact.mul_(dh).mul_(h).mul_(2))
         grad_hpreact = grad_h.mul_(one_minus_h_squared)  # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
     if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bnbias:
         grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
     if need_grad_C or need_grad_W1 or need_grad_b1:
+        # dbnmeani[h] = bnvar_inv[h] * (dbngain_over_n_minus_one[h] * sum_ddhprebn_inner[h] - bngain[h] * grad_bnbias[h]
+        #     - dbnbias[h] * ddbngain_total[h])
         dbnmeani = bnvar_inv * torch.addcmul(
             torch.addcmul(dbngain_over_n_minus_one * sum_ddhprebn_inner, bngain, grad_bnbias, value=-1),
             dbnbias,
@@ -982,6 +1003,10 @@ def names_step_double_backward(
         grad_bngain = torch.addcmul(sum_bnraw_grad_hpreact, bnvar_inv, sum_ddhprebn_dhprebn_inner)
     if need_grad_C or need_grad_W1 or need_grad_b1:
         bnvar_inv_2 = bnvar_inv / (n - 1)  # bnvar_inv_2[h] = bnvar_inv[h] / (size(n) - 1)
+        # grad_hprebn[n, h] = bngain_bnvar_inv[h] * grad_hpreact[n, h] + bnvar_inv[h] * ddbngain_total[h] *
+        #     dhpreact[n, h] + dbnmeani[h] / size(n) + bnvar_inv_2[h] * (dbngain[h] * (sum_ddhprebn_inner_bnraw_2[h] -
+        #     ddbngain_total[h]) - bngain[h] * grad_bngain[h]) * bnraw[n, h] - bnvar_inv_2[h] * dbngain[h] *
+        #     ddhprebn_inner[n, h]
         grad_hprebn = (
             dhpreact.mul_(bnvar_inv * ddbngain_total)
             .addcmul_(bngain_bnvar_inv, grad_hpreact)
@@ -1050,6 +1075,8 @@ def _jvp_of_C(
     ddhprebn = tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e] @ W1
     sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
     mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+    # ddh[n, h] = bngain[h] * bnvar_inv[h] * (1 - h_squared[n, h]) * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n)
+    #     - 1) * bnraw[n, h] - mean_ddhprebn[h])
     ddh = (
         (1 - h_squared)
         .mul_(ddhprebn.addcmul_(sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1)).sub_(mean_ddhprebn))
@@ -1084,6 +1111,8 @@ def _jvp_of_W1(
     ddhprebn = embcat @ tW1  # ddhprebn[n, h] = sum(tW1[i, h] * embcat[n, i], over=i)
     sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
     mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+    # ddh[n, h] = bngain[h] * bnvar_inv[h] * (1 - h_squared[n, h]) * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n)
+    #     - 1) * bnraw[n, h] - mean_ddhprebn[h])
     ddh = (
         (1 - h_squared)
         .mul_(ddhprebn.addcmul_(sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1)).sub_(mean_ddhprebn))
@@ -1218,6 +1247,8 @@ def names_step_jvp(
     i = tW1.shape[0]
     n = embcat.shape[0]
     c = tW2.shape[1]
+    # ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i) + sum(tW1[i, h] * embcat[n, i],
+    #     over=i) + tb1[h]
     ddhprebn = torch.addmm(tb1, tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e], W1).addmm_(
         embcat, tW1
     )
@@ -1226,6 +1257,8 @@ def names_step_jvp(
     # ddbngain_total[h] = tbngain[h] - bngain_bnvar_inv[h] * sum_ddhprebn_bnraw[h] / (size(n) - 1)
     ddbngain_total = torch.addcmul(tbngain, bngain_bnvar_inv, sum_ddhprebn_bnraw, value=ratio_of(-1, n - 1))
     mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+    # ddh[n, h] = (1 - h[n, h]**2) * (ddbngain_total[h] * bnraw[n, h] + bngain_bnvar_inv[h] * ddhprebn[n, h] +
+    #     tbnbias[h] - bngain_bnvar_inv[h] * mean_ddhprebn[h])
     ddh = (1 - h.square()).mul_(
         (ddbngain_total * bnraw)
         .addcmul_(bngain_bnvar_inv, ddhprebn)

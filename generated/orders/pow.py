@@ -47,6 +47,8 @@ def pow_double_backward(
     if need_ddy:
         x_2 = x ** (exponent - 1 if exponent != 0 else 0)  # x_2[...] = x[...]**where(ne(exponent, 0), exponent - 1, 0)
     if need_grad_x:
+        # grad_x[...] = where(ne(exponent, 0), exponent * (exponent - 1), 0) * x[...]**where(eq(where(ne(exponent, 0),
+        #     exponent - 1, 0), 0), 0, where(ne(exponent, 0), exponent - 1, 0) - 1) * ddx[...] * dy[...]
         grad_x = (
             (x ** (0 if (exponent - 1 if exponent != 0 else 0) == 0 else (exponent - 1 if exponent != 0 else 0) - 1))
             .mul_(ddx)

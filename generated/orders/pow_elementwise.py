@@ -58,10 +58,14 @@ def _double_backward_of_x(
         # ddx_ddz[...] = where(y_is_not_zero[...], x_to_y_minus_one[...] * y[...], 0)
         ddx_ddz = torch.where(y_is_not_zero, x_to_y_minus_one * y, 0)
     if need_grad_x:
+        # ddx_dx[...] = dz[...] * where(y_is_not_zero[...], y[...] * where(eq(y_minus_one[...], 0), 0, x[...]**(y[...] -
+        #     2) * y_minus_one[...]), 0)
         ddx_dx = torch.where(
             y_is_not_zero, torch.where(y_minus_one == 0, 0, (x ** (y - 2)).mul_(y_minus_one)).mul_(y), 0
         ).mul_(dz)
     if need_dy:
+        # ddx_dy[...] = dz[...] * where(y_is_not_zero[...], y[...] * where(eq(x[...], 0), 0, log(x[...]) *
+        #     x_to_y_minus_one[...]) + x_to_y_minus_one[...], 0)
         ddx_dy = torch.where(
             y_is_not_zero, torch.where(x == 0, 0, torch.log(x).mul_(x_to_y_minus_one)).mul_(y).add_(x_to_y_minus_one), 0
         ).mul_(dz)
@@ -88,6 +92,8 @@ def _double_backward_of_y(
         # grad_z[...] = ddy_dz[...] * where(x_is_not_zero[...], log_x[...], 0)
         grad_z = torch.where(x_is_not_zero, log_x, 0).mul_(ddy_dz)
     if need_dx:
+        # dx[...] = where(x_is_not_zero[...], ddy_dz[...] * (z[...] / x[...]) + grad_z[...] * where(eq(y[...], 0), 0,
+        #     x[...]**(y[...] - 1) * y[...]), 0)
         dx = torch.where(
             x_is_not_zero, ddy_dz.mul_(z / x).add_(torch.where(y == 0, 0, (x ** (y - 1)).mul_(y)).mul_(grad_z)), 0
         )
@@ -133,6 +139,9 @@ def pow_elementwise_double_backward(
         x_to_y_minus_one_y = x_to_y_minus_one * y  # x_to_y_minus_one_y[...] = x_to_y_minus_one[...] * y[...]
     y_is_not_zero = y != 0  # y_is_not_zero[...] = ne(y[...], 0)
     if need_grad_x:
+        # grad_x[...] = where(x_is_not_zero[...], grad_z[...] * where(eq(y[...], 0), 0, x_to_y_minus_one_y[...]), 0) +
+        #     dz[...] * (ddx[...] * where(y_is_not_zero[...], y[...] * where(eq(y_minus_one[...], 0), 0, x[...]**(y[...]
+        #     - 2) * y_minus_one[...]), 0) + ddy[...] * where(x_is_not_zero[...], z[...] / x[...], 0))
         grad_x = torch.where(x_is_not_zero, torch.where(y == 0, 0, x_to_y_minus_one_y).mul_(grad_z), 0).addcmul_(
             dz,
             torch.where(y_is_not_zero, torch.where(y_minus_one == 0, 0, (x ** (y - 2)).mul_(y_minus_one)).mul_(y), 0)
@@ -143,6 +152,9 @@ def pow_elementwise_double_backward(
         log_x_z = log_x * z  # log_x_z[...] = log_x[...] * z[...]
     if need_grad_y:
         x_is_zero = x == 0  # x_is_zero[...] = eq(x[...], 0)
+        # grad_y[...] = ddx[...] * dz[...] * where(y_is_not_zero[...], y[...] * where(x_is_zero[...], 0, log_x[...] *
+        #     x_to_y_minus_one[...]) + x_to_y_minus_one[...], 0) + where(x_is_not_zero[...], grad_z[...] *
+        #     where(x_is_zero[...], 0, log_x_z[...]), 0)
         grad_y = (
             (ddx * dz)
             .mul_(
@@ -155,6 +167,8 @@ def pow_elementwise_double_backward(
             .add_(torch.where(x_is_not_zero, grad_z.mul_(torch.where(x_is_zero, 0, log_x_z)), 0))
         )
     if need_ddz:
+        # ddz[...] = ddx[...] * where(y_is_not_zero[...], x_to_y_minus_one_y[...], 0) + ddy[...] *
+        #     where(x_is_not_zero[...], log_x_z[...], 0)
         ddz = (
             torch.where(y_is_not_zero, x_to_y_minus_one_y, 0)
             .mul_(ddx)

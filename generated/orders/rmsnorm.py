@@ -68,6 +68,9 @@ def _double_backward_of_x(
     if need_ddy or need_grad_x:
         dmean_dxhat_x_over_d = dmean_dxhat_x / d  # dmean_dxhat_x_over_d[...] = dmean_dxhat_x[...] / size(d)
     if need_grad_x:
+        # grad_x[..., d] = dmean_dxhat_x_over_d[...] * gamma[d] * dy[..., d] + rrms_squared[...] * (2 / size(d) *
+        #     (rrms_squared[...] * mean_dxhat_x[...]) * sum_ddx_inner_x[...] - mean_ddx_dx[...]) * x[..., d] -
+        #     mean_dxhat_x[...] * rrms_squared[...] * ddx_inner[..., d]
         grad_x = (
             (
                 rrms_squared
@@ -147,6 +150,9 @@ def rmsnorm_double_backward(
     if need_grad_x:
         sum_ddgamma_dy_x = dy_x @ ddgamma  # sum_ddgamma_dy_x[...] = sum(ddgamma[d] * dy_x[..., d], over=d)
         mean_ddx_dx = dx.mul_(ddx).mean(-1, keepdim=True)  # mean_ddx_dx[...] = mean(ddx[..., d] * dx[..., d], over=d)
+        # grad_x[..., d] = ddy_x[..., d] * dy[..., d] + rrms_squared[...] * (rrms[...] / size(d) * (2 *
+        #     mean_dxhat_x[...] * rrms[...] * sum_ddx_inner_x[...] - sum_ddgamma_dy_x[...]) - mean_ddx_dx[...]) *
+        #     x[..., d] - mean_dxhat_x[...] * rrms_squared[...] * ddx_inner[..., d]
         grad_x = (
             (
                 rrms_squared
@@ -196,6 +202,8 @@ def rmsnorm_jvp(tx: Tensor | None, tgamma: Tensor | None, rrms: Tensor, x: Tenso
             None if tgamma is None else _jvp_of_gamma(tgamma, rrms, x),
         )[0]
     mean_ddx_x = (tx * x).mean(-1, keepdim=True)  # mean_ddx_x[...] = mean(tx[..., d] * x[..., d], over=d)
+    # ty[..., d] = rrms[...] * (gamma[d] * tx[..., d] + x[..., d] * (tgamma[d] - gamma[d] * rrms[...]**2 *
+    #     mean_ddx_x[...]))
     ty = (gamma * tx).addcmul_(x, tgamma - (gamma * rrms.square()).mul_(mean_ddx_x)).mul_(rrms)
     return ty
 

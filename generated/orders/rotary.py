@@ -52,6 +52,8 @@ def rotary_double_backward(
     ddx_apart = ddx.unflatten(-1, (2, h))
     # ddy[..., t, d] = zeros, at [..., t, h] += cos[t, h] * ddx[..., t, (0, h)] - sin[t, h] * ddx[..., t, (1, h)]
     ddy = functional.pad((cos * ddx_apart[..., 0, :]).addcmul_(sin, ddx_apart[..., 1, :], value=-1), (0, d - h))
+    # ddy[..., t, d] = ddy, at [..., t, h + size(h)] += cos[t, h] * ddx[..., t, (1, h)] + sin[t, h] *
+    #     ddx[..., t, (0, h)]
     ddy[..., h : 2 * h] += (cos * ddx_apart[..., 1, :]).addcmul_(sin, ddx_apart[..., 0, :])
     return ddy if need_ddy else None, None
 

@@ -47,6 +47,8 @@ def silu_double_backward(
     if need_grad_x:
         sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
         y = sigmoid_x * x  # y[...] = sigmoid_x[...] * x[...]
+        # ddx_dx[...] = dy[...] * (y[...] + sigmoid_x[...] * (2 * (1 + sigmoid_x[...] * y[...] - sigmoid_x[...]) - 3 *
+        #     y[...]))
         ddx_dx = torch.addcmul(y, sigmoid_x, (sigmoid_x * y).add_(1).sub_(sigmoid_x).mul_(2).sub_(y, alpha=3)).mul_(dy)
         grad_x = ddx_dx.mul_(ddx)  # grad_x[...] = ddx[...] * ddx_dx[...]
     if need_ddy:

@@ -195,6 +195,8 @@ def standardise_double_backward(
         # dgamma_rstd[d] = sum_ddx_dy[d] - dbeta[d] * ddmu[d]
         dgamma_rstd = torch.addcmul(sum_ddx_dy, dbeta, ddmu, value=-1)
     if need_grad_var:
+        # grad_var[d] = rstd[d]**2 / 2 * (dgamma[d] * (ddvar_rstd_gamma_rstd[d] - ddgamma_total[d]) - dgamma_rstd[d] *
+        #     gamma_rstd[d])
         grad_var = (
             rstd.square()
             / 2
@@ -271,6 +273,8 @@ def standardise_jvp(
     gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
     # ddbeta_total[d] = tbeta[d] - tmu[d] * gamma_rstd[d]
     ddbeta_total = torch.addcmul(tbeta, tmu, gamma_rstd, value=-1)
+    # ty[n, d] = gamma_rstd[d] * tx[n, d] + ddbeta_total[d] + (tgamma[d] - tvar[d] / 2 * gamma_rstd[d] * rstd[d]) *
+    #     xhat[n, d]
     ty = torch.addcmul(ddbeta_total, gamma_rstd, tx).addcmul_(tgamma - tvar / 2 * gamma_rstd * rstd, xhat)
     return ty
 

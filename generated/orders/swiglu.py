@@ -54,6 +54,8 @@ def _double_backward_of_gate(
         ddy_dgate = ddgate * dy  # ddy_dgate[...] = ddgate[...] * dy[...]
     one_minus_sigmoid_gate = 1 - sigmoid_gate  # one_minus_sigmoid_gate[...] = 1 - sigmoid_gate[...]
     if need_grad_gate:
+        # grad_gate[...] = ddy_dgate[...] * (y[...] + sigmoid_gate[...] * (y[...] * (2 * sigmoid_gate[...] - 3) + 2 *
+        #     up[...] * one_minus_sigmoid_gate[...]))
         grad_gate = torch.addcmul(
             y, sigmoid_gate, (2 * sigmoid_gate).sub_(3).mul_(y).addcmul_(up, one_minus_sigmoid_gate, value=2)
         ).mul_(ddy_dgate)
@@ -114,6 +116,8 @@ def swiglu_double_backward(
         grad_y = ddy_dgate * one_minus_sigmoid_gate  # grad_y[...] = ddy_dgate[...] * one_minus_sigmoid_gate[...]
     if need_grad_gate:
         ddy_dup = (ddup * dy).addcmul_(grad_y, up)  # ddy_dup[...] = ddup[...] * dy[...] + grad_y[...] * up[...]
+        # grad_gate[...] = ddy_dup[...] * dy_dup[...] * one_minus_sigmoid_gate[...] + sigmoid_gate[...] * (ddy_dup[...]
+        #     + grad_y[...] * (up[...] - y[...]))
         grad_gate = (
             (ddy_dup * dy_dup)
             .mul_(one_minus_sigmoid_gate)

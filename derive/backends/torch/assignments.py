@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from derive.backends.torch.instructions import in_full
-from derive.backends.torch.memory import is_whole
+from derive.backends.torch.memory import is_whole, may_be_its_body
 from derive.backends.torch.pointwise import cast
 from derive.backends.torch.reductions.channels import filtered
 from derive.backends.torch.reductions.reduction import reduction
@@ -33,6 +33,7 @@ def assigned(printer: Printer, s: Assign) -> list[Line]:
     else:
         value = printer.value(s.value, order)
     fresh = (isinstance(s.value, Call | Reduce | Join | Scan | Shares) and is_whole(s)) or value.scalar
+    fresh = fresh and not may_be_its_body(s.value)
     if value.weak or (value.boolean and isinstance(s.value, Call) and s.value.fn == "where"):
         value = cast(value, printer.like)  # numbers, not a condition
     elif s.name in printer.outputs and not value.scalar:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from derive.backends.code import Code, Field, Text, call
+from derive.facts.instances import is_evaluated
 from derive.ir.nodes.arithmetic import ONE, multiplied
 from derive.ir.nodes.walking import bottom_up, node_axes, walk
 from derive.ir.program import AxisValue, Call, Node, Num, Reduce, Scal
@@ -38,6 +39,14 @@ class Instruction:
     statistics: str = ""  # tensors over all other axes, which keep dimensions of length 1
     among: str = LINE
     differs: str = ""  # where it is not what it means, so that it is not taken
+
+    def __post_init__(self) -> None:
+        for n in (n for m in self.meant for n in walk(m) if isinstance(n, Call)):
+            if not is_evaluated(n.fn):
+                raise ValueError(f"{self.name}: {n.fn} in its meaning is no function of the notation")
+        said = {n.id for n in ast.walk(self.code) if isinstance(n, ast.Name)}
+        if lost := {*self.tensors, *self.scalars} - said:
+            raise ValueError(f"{self.name}: its call does not have {', '.join(sorted(lost))}, which it is said to mean")
 
     @cached_property
     def code(self) -> ast.Call:

@@ -66,8 +66,7 @@ class Memory:
         viewed = {n.name for n in looked_at if not _is_gathered(n)}
         wide = (s.value.args[0] for s in self.program.statements if is_wide(s.value))  # type: ignore[union-attr]
         viewed |= {n.name for n in wide if isinstance(n, Read)}
-        summed = [s.value for s in self.program.statements if isinstance(s.value, Reduce) and _over_pack(s.value)]
-        viewed |= {r.body.name for r in summed if isinstance(r.body, Read)}  # with no axis there, the very tensor
+        viewed |= {s.value.body.name for s in self.program.statements if may_be_its_body(s.value)}  # type: ignore[union-attr]
         again = {n for s in later for n in (*reads(s.value), *(x for i in s.slots for x in reads(i)))}
         added = [(j, s) for j, s in enumerate(self.program.statements) if isinstance(s, Scatter)]
         elsewhere = {s.onto for j, s in added if j >= k or s.onto != s.name}  # under another name, or not added to yet
@@ -85,6 +84,11 @@ class Memory:
 def _is_gathered(node: Read) -> bool:
     """Whether a read copies the places that an index chooses: one without dimensions chooses a view."""
     return any(isinstance(i, Read) and any(not is_pack(a) for a in index_axes(i)) for i in node.index)
+
+
+def may_be_its_body(node: Node) -> bool:
+    """Whether a sum is the very tensor that it is of where `...` has no axis."""
+    return isinstance(node, Reduce) and isinstance(node.body, Read) and _over_pack(node)
 
 
 def _over_pack(node: Reduce) -> bool:

@@ -87,6 +87,13 @@ def test_no_row_has_the_name_of_a_function_or_of_another_row() -> None:
     assert all(row.among in SETS for row in ROWS)
 
 
+def test_a_row_with_a_mistake_is_refused_as_it_is_written() -> None:
+    with pytest.raises(ValueError, match="shrunk: abz in its meaning is no function of the notation"):
+        Instruction("shrunk", "functional.shrunk(x)", "abz(x)")
+    with pytest.raises(ValueError, match="shrunk: its call does not have k, which it is said to mean"):
+        Instruction("shrunk", "functional.shrunk(x)", "where(x > k, x, 0)", "k")
+
+
 def test_a_row_that_differs_is_in_no_set() -> None:
     assert any(row.differs for row in ROWS) and not any(row.differs for row in of_sets(ALL))
     assert not of_sets("plain") and set(of_sets(LINE)) < set(of_sets(ALL))

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from derive import axes, exp, index, mean, op, relu, sum, tanh, tensor
+from derive import axes, exp, index, mean, op, relu, size, sum, tanh, tensor, where
 from derive.emit import render
+from derive.output.live import build
 from derive.pipeline import derivation_of
 from tests.derive.live import assert_alike, module
 
@@ -143,3 +144,21 @@ def test_what_is_added_to_is_copied_unless_it_is_ours_and_spent() -> None:
     before = ds.clone()
     module(beside_one.op).beside_one_backward(ds, torch.ones(4, dtype=torch.float64), *saved)
     assert ds.equal(before)
+
+
+@op
+def first_beside_all(f, x: tensor[n, k], w: tensor[..., n], u: tensor[d]):
+    f.b[n] = size(d) * x[n, 0]
+    f.c[..., d, k] = where(k <= d, x[0, k], f.b[0])
+    f.y[..., n, k, d] = f.b[n] + f.c[..., d, k] + w[..., n]
+    return f.y
+
+
+@pytest.mark.parametrize("leading", [(), (2,)], ids=str)
+def test_a_sum_over_no_axes_is_not_added_to_in_the_memory_of_what_it_is_of(leading: tuple[int, ...]) -> None:
+    """`dw.sum_to_size(n)` is dw itself where `...` is no axis: what is added to it must not be in dw as well."""
+    x, w, u, dy = torch.randn(3, 4), torch.randn(*leading, 3), torch.randn(5), torch.randn(*leading, 3, 4, 5)
+    made = build(first_beside_all, proven=False)
+    *_, saved = made.forward(x, w, u)
+    _, dw, *_ = made.backward(dy, *saved)
+    assert torch.allclose(dw, dy.sum((-1, -2)))

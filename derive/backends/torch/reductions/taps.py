@@ -158,7 +158,7 @@ def _change(printer: Printer, s: Scatter, name: Name, to: Code, windows: _Window
         return added(printer, to, each, inner)
 
     def at_turn(code: Code) -> Code:
-        return Item(code, (REST, *(Name(turn(a)) for a in own))) if own else code
+        return Item(code, (REST, *(printer.named(turn(a)) for a in own))) if own else code
 
     if not loops and not turned and not _nothing_there(printer, s):
         if isinstance(s.value, Call) and s.value.fn == "neg":
