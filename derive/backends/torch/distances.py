@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from derive.backends.code import ALL, Slice, as_code, negative
-from derive.backends.values import Dims, Value, align, is_pack
+from derive.backends.code import ALL, REST, Slice, as_code, negative
+from derive.backends.values import Dims, Value, align, is_pack, position
 from derive.facts.costs.cost import is_dear
 from derive.ir.nodes.substituting import put
 from derive.ir.nodes.walking import node_axes, walk
@@ -34,9 +34,12 @@ def along_diagonals(printer: Printer, node: Call, order: Dims) -> Value | None:
     printer.distances = (negative(as_code(printer.size(minus))), as_code(printer.size(plus)))
     values = printer.value(table, (*small, DISTANCE))
     rows, columns = sorted(pair, key=order.index)
-    at = len(small)
-    windows = values.method("unfold", at, printer.size(columns), 1).at(*[ALL] * at, Slice("1"))
-    return align(windows.method("flip", at + 1 if columns == minus else at, dims=(*small, rows, columns)), order)
+    at, dims = len(small), (*small, rows, columns)
+    several = any(map(is_pack, small))
+    windows = values.method("unfold", position((*small, DISTANCE), at), printer.size(columns), 1)
+    windows = windows.at(*([REST, Slice("1"), ALL] if several else [*[ALL] * at, Slice("1")]))
+    turned = position(dims, at + 1 if columns == minus else at)
+    return align(windows.method("flip", turned, dims=dims), order)
 
 
 def _pair(node: Call) -> tuple[str, str] | None:

@@ -109,3 +109,19 @@ def test_the_rows_are_turned_where_the_columns_are_added() -> None:
 def test_what_depends_on_more_is_computed_for_every_pair() -> None:
     code = inspect.getsource(module(twisted.op)).partition("def twisted_forward")[2].partition("def twisted_back")[0]
     assert code.count("unfold(") == 1
+
+
+@op
+def of_leading_axes(f, q: tensor[..., i, j], p: tensor[...]):
+    f.o[..., i, j] = q[..., i, j] * tanh(p[...] * (i - j))
+    return f.o
+
+
+@pytest.mark.parametrize("leading", [(), (2,), (2, 3)], ids=str)
+def test_leading_axes_may_be_none_or_several(leading: tuple[int, ...]) -> None:
+    q, p = torch.randn(*leading, 4, 3), torch.randn(leading)
+    made = module(of_leading_axes.op)
+    found, _ = made.of_leading_axes_forward(q, p)
+    apart = torch.arange(4)[:, None] - torch.arange(3)
+    assert torch.allclose(found, q * torch.tanh(p[..., None, None] * apart))
+    assert "unfold" in inspect.getsource(made)
