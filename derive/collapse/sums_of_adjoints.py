@@ -44,7 +44,11 @@ def _as_sum(definition: Definition, left: At, other: Definition, weight: Expr) -
     if not set(definition.axes) < set(other.axes):
         return
     for over, places in _ways(definition.axes, other.axes):
-        total = _total(other.value * weight, frozenset(over)).xreplace(places)
+        total = _total(other.value * weight, frozenset(over))
+        renamed = {a for a, b in places.items() if a != b}
+        if not renamed <= {i for at in total.atoms(At) for i in at.index}:  # else nothing says that they are as long
+            continue
+        total = total.xreplace(places)
         for times in _ratios(definition.value, total, over - set(definition.axes)):
             if definition.value == normal(times * total):
                 yield times * sigma(left * weight, over).xreplace(places), f"{left} = {other.value}"
@@ -57,9 +61,10 @@ def _total(value: Expr, over: frozenset[Axis]) -> Expr:
 
 
 def _ways(axes: tuple[Axis, ...], of: tuple[Axis, ...]) -> Iterator[tuple[set[Axis], dict[Axis, Axis]]]:
-    """Over which axes a sum has these axes, and where it is read then: along them, or along others that are as long.
+    """Over which axes a sum has these axes, and where it is read then: along them, or along others.
 
-    What reads `c[i]` and `c[j]` has `sum(dw[i', i], over=i')` for the second.
+    What reads `c[i]` and `c[j]` has `sum(dw[i', i], over=i')` for the second. They are as long where they stand for one
+    another in an element of a tensor; a place alone, as in `delta(0, k)`, says nothing of that.
     """
     yield set(of) - set(axes), {}
     for left in combinations(of, len(axes)):

@@ -4,6 +4,7 @@ import torch
 
 from derive import amax, axes, constant, exp, log, mean, op, sigmoid, sum, tensor
 from derive.catalogue import find
+from derive.output.live import build
 from derive.pipeline import derivation_of
 from tests.derive.live import assert_derived, module
 
@@ -89,3 +90,22 @@ def test_the_gradient_of_a_bias_beside_what_gates_many_places() -> None:
     reference = lambda x, s, w, b: x * (s @ w + b).sigmoid()[:, None]  # noqa: E731
     assert_derived(excited.op, reference, {"x": (2, 3, 4), "s": (2, 5), "w": (5, 4), "b": (4,)})
     assert_derived(excited.op, reference, {"x": (3, 3, 3), "s": (3, 3), "w": (3, 3), "b": (3,)})
+
+
+c = axes("c")
+
+
+@op
+def first_planes(f, x: tensor[c, n, d], o: tensor[n, d]):
+    f.y[n, d, c] = x[0, n, d] + o[0, d]
+    return f.y
+
+
+def test_a_place_alone_says_nothing_of_how_long_an_axis_is() -> None:
+    """`delta(0, c)` and `delta(0, n)` are one function of a place; `dx` begins with the longer axis, and `do` does not."""
+    made = build(first_planes, proven=False)
+    x, o, dy = torch.randn(4, 3, 2), torch.randn(3, 2), torch.randn(3, 2, 4)
+    *_, saved = made.forward(x, o)
+    _, do = made.backward(dy, *saved)
+    assert do.shape == o.shape
+    assert torch.allclose(do[0], dy.sum((0, 2))) and not do[1:].any()
