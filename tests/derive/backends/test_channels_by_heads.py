@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, op, sum, tensor, where
+from derive import axes, concat, delta, mean, op, sum, tensor, where
+from derive.output.live import build
 from tests.derive.against_loops import code_of
 from tests.derive.live import assert_derived, module
 
@@ -80,3 +81,23 @@ def test_the_gradient_of_the_filter_keeps_its_digits():
         (slope(function, torch.float32) - right).abs().max() for function in (module(causal.op).causal, _causal)
     )
     assert ours <= 2 * autograds
+
+
+rows, columns, all_rows = axes("rows columns all_rows")
+
+
+@op
+def means_at_own_places(f, x: tensor[rows, columns]):
+    f.a[all_rows, rows] = concat(x[rows, columns], x[rows, columns], x[rows, columns], along=all_rows)
+    f.y[all_rows] = sum(delta(all_rows, rows) * mean(f.a[(rows, columns), 1], over=columns), over=rows)
+    return f.y, f.a
+
+
+def test_what_was_padded_is_not_repeated() -> None:
+    """`dy` is read at `j // size(columns)`, which is a row, and was padded to all rows."""
+    x, dy, da = torch.randn(3, 2), torch.randn(6), torch.zeros(6, 3)
+    made = build(means_at_own_places, proven=False)
+    *_, saved = made.forward(x)
+    dx = made.backward(dy, da, *saved)
+    by_row = dy[:3].repeat_interleave(2) / 2  # of a[:, 1], which is x[1] three times
+    assert torch.allclose(dx[1], by_row[:2] + by_row[2:4] + by_row[4:]) and not dx[[0, 2]].any()

@@ -102,7 +102,7 @@ def first_planes(f, x: tensor[c, n, d], o: tensor[n, d]):
 
 
 def test_a_place_alone_says_nothing_of_how_long_an_axis_is() -> None:
-    """`delta(0, c)` and `delta(0, n)` are one function of a place; `dx` begins with the longer axis, and `do` does not."""
+    """`delta(0, c)` and `delta(0, n)` are one function of a place, but `do` has fewer places than `dx`."""
     made = build(first_planes, proven=False)
     x, o, dy = torch.randn(4, 3, 2), torch.randn(3, 2), torch.randn(3, 2, 4)
     *_, saved = made.forward(x, o)

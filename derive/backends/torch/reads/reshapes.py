@@ -8,10 +8,10 @@ from itertools import pairwise
 
 from derive.backends.code import Code, method, together
 from derive.backends.torch.sizes import Sizes, length, packs
-from derive.backends.values import PACK, Dims, Value, permute, position
+from derive.backends.values import PACK, Dim, Dims, Value, permute, position
 from derive.ir.nodes.arithmetic import multiplied
 from derive.ir.nodes.walking import index_axes
-from derive.ir.program import Index, Merged, PartOf, Place, Read
+from derive.ir.program import Index, Merged, PartOf, Place, Read, SizeOf
 
 
 def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple[Value, Read] | None:
@@ -24,8 +24,9 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
     for merged in [i for i in node.index if isinstance(i, Merged) and any(isinstance(a, PartOf) for a in i.axes)]:
         view = _split(view, view.slots.index(merged), sizes)  # its parts may belong to those of other dimensions
     view = _together(view, order)
-    for k in range(len(view.slots)):
-        view = _repeated(view, k, sizes) or view
+    own = dict(zip(node.index, stored.dims, strict=True))
+    for k, i in enumerate(view.slots):
+        view = _repeated(view, k, sizes, own.get(i)) or view
     for whole in [i.whole for i in view.slots if isinstance(i, PartOf) and i.position == 0]:
         flat = _flattened(view, whole)
         if flat is None:
@@ -99,13 +100,19 @@ def _before(part: PartOf) -> PartOf:
     return PartOf(part.whole, part.position - 1, part.lengths)
 
 
-def _repeated(view: _View, k: int, sizes: Sizes) -> _View | None:
-    """What is read by the first part of an index alone, each element as often as the others have places."""
+def _repeated(view: _View, k: int, sizes: Sizes, dim: Dim) -> _View | None:
+    """What is read by the first part of an index alone, each element as often as the others have places.
+
+    Where the dimension has more places than the part, of which others were padded, only the part's are repeated.
+    """
     part = view.slots[k]
     if not isinstance(part, PartOf) or part.position or not isinstance(part.whole, str) or any(map(packs, view.slots)):
         return None
     if any(j != k and part.whole in (*index_axes(i), i) for j, i in enumerate(view.slots)):
         return None
+    first = part.lengths[0]
+    if dim is None or sizes.number(SizeOf(dim)) != sizes.number(first):
+        view = view.changed(view.slots, "narrow", k, 0, sizes.number(first))
     times = sizes.number(multiplied(list(part.lengths[1:])))
     return view.changed((*view.slots[:k], part.whole, *view.slots[k + 1 :]), "repeat_interleave", times, k)
 
