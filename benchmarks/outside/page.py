@@ -83,8 +83,8 @@ class Line:
         found = self.found.get("time")
         if found is None or "error" in found:
             return (NOT_YET if found is None else "failed",) * 4
-        ways = (found.get(way) for way in ("eager", "line", "all", "kernels"))
-        return tuple("none" if ratio is None else f"{ratio:.2f}" for ratio in ways)
+        ways = (found.get(way, NOT_YET) for way in ("eager", "line", "all", "kernels"))
+        return tuple("none" if r is None else r if isinstance(r, str) else f"{r:.2f}" for r in ways)
 
     def remarks(self) -> Iterable[str]:
         """Every failure, each part's."""

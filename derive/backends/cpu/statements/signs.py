@@ -38,7 +38,8 @@ class _Signs:
             return LENGTH if isinstance(node, SizeOf) else PLACE
         if isinstance(node, Read):
             return self._of_tensor(node.name)
-        if not isinstance(node, Call) or (node.fn == "div" and not _never_minus_zero(node.args[1])):
+        divisor = _divisor(node)
+        if not isinstance(node, Call) or (divisor is not None and not _never_minus_zero(divisor)):
             return UNKNOWN
         if node.fn == "sub":
             a, b = node.args
@@ -70,6 +71,16 @@ class _Signs:
             places[slot] = index
         found = not reads(loop.value) & self.changed and _is_element(loop.value, value, places, frozenset(loop.over))
         return loop.kind if found else ""
+
+
+def _divisor(node: Node) -> Node | None:
+    """What a value is divided by, also under a root or as a power; None where it is no quotient."""
+    if not isinstance(node, Call) or node.fn not in ("div", "rsqrt", "pow"):
+        return None
+    if node.fn == "pow":
+        exponent = node.args[1]
+        return None if isinstance(exponent, Num) and (exponent.value > 0 or _is_even(exponent)) else node.args[0]
+    return node.args[-1]
 
 
 def _is_even(exponent: Node) -> bool:
