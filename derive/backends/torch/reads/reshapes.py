@@ -9,9 +9,9 @@ from itertools import pairwise
 from derive.backends.code import Code, method, together
 from derive.backends.torch.sizes import Sizes, length, packs
 from derive.backends.values import PACK, Dim, Dims, Value, permute, position
-from derive.ir.nodes.arithmetic import multiplied
+from derive.ir.nodes.arithmetic import ZERO, multiplied
 from derive.ir.nodes.walking import index_axes
-from derive.ir.program import Index, Merged, PartOf, Place, Read, SizeOf
+from derive.ir.program import Index, Merged, Node, PartOf, Place, Read, SizeOf, Window, base
 
 
 def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple[Value, Read] | None:
@@ -111,10 +111,17 @@ def _repeated(view: _View, k: int, sizes: Sizes, dim: Dim) -> _View | None:
     if any(j != k and part.whole in (*index_axes(i), i) for j, i in enumerate(view.slots)):
         return None
     first = part.lengths[0]
-    if dim is None or sizes.number(SizeOf(dim)) != sizes.number(first):
+    if not _has_length(dim, first, sizes):
         view = view.changed(view.slots, "narrow", k, 0, sizes.number(first))
     times = sizes.number(multiplied(list(part.lengths[1:])))
     return view.changed((*view.slots[:k], part.whole, *view.slots[k + 1 :]), "repeat_interleave", times, k)
+
+
+def _has_length(dim: Dim, of: Node, sizes: Sizes) -> bool:
+    """Whether a dimension is known to be as long as this says."""
+    if dim is None or not isinstance(of, SizeOf):
+        return False
+    return base(dim) == base(of.axis) or sizes.ends(dim, Window(((of.axis, 1),), ZERO))
 
 
 def _flattened(view: _View, whole: Index) -> _View | None:
