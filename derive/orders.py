@@ -16,10 +16,10 @@ from sympy import Expr, Mul
 from derive.catalogue import load_text
 from derive.ir.equations import Op, Operand
 from derive.ir.nodes.arithmetic import ZERO
-from derive.ir.nodes.leftovers import without_copies, without_unread
+from derive.ir.nodes.leftovers import given_what_it_reads, made_otherwise, without_copies, without_unread
 from derive.ir.nodes.substituting import under_names
-from derive.ir.nodes.walking import reads, walk
-from derive.ir.program import CONDITIONS, Call, Node, Program, Scal, Scatter, SizeOf, base
+from derive.ir.nodes.walking import walk
+from derive.ir.program import CONDITIONS, Call, Node, Program, SizeOf, base
 from derive.ir.terms.axes import PACK_NAME, Axis, Size
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Tensor
@@ -141,7 +141,7 @@ def _from_what_is_kept(own: Derivation, d: Derivation, always: Collection[str] =
     made, masks = own.forward.assigned, {c.name for c in d.conditions}
     known = {n for n in d.kept if n in made and (_is_condition(made[n].value) or n not in masks)}
     before = tuple(s for s in own.forward.statements if s.name not in known)
-    again = _made_again(own)
+    again = made_otherwise(own.forward, own.backward)
     made_before = {s.name for s in own.forward.statements} - again
     after = tuple(s for s in own.backward.statements if s.name not in made_before)
     taken = own.forward.names | own.backward.names
@@ -153,14 +153,9 @@ def _from_what_is_kept(own: Derivation, d: Derivation, always: Collection[str] =
     statements = (*before, *after)
     given = [n for n in axes if n not in first and n not in {s.name for s in statements}]
     program = replace(own.backward, given=tuple((n, axes[n]) for n in (*first, *given)), statements=statements)
-    asked = without_unread(without_copies(replace(program, scalars=_scalars(own))))
-    nodes = [node for s in asked.statements for node in (s.value, *s.slots)]
-    numbers = {n.name for node in nodes for n in walk(node) if isinstance(n, Scal)}
-    read = {n for node in nodes for n in reads(node)}
-    read |= {s.onto for s in asked.statements if isinstance(s, Scatter) and s.onto} | set(asked.returns)
-    kept = [n for n in given if n in read or n in always]
-    scalars = tuple(n for n in asked.scalars if n in numbers)
-    backward = replace(asked, given=tuple((n, axes[n]) for n in (*first, *kept)), scalars=scalars)
+    program = without_copies(replace(program, scalars=_scalars(own)))
+    backward = given_what_it_reads(program, first, given, axes, program.scalars, always)
+    kept = [n for n, _ in backward.given[len(first) :]]
     forward = without_unread(replace(own.forward, returns=(*own.op.outputs, *kept)))
     conditions = {c.name: c for c in (*d.conditions, *own.conditions)}
     return replace(own, forward=forward, backward=backward, conditions=tuple(conditions.values()))
@@ -168,15 +163,6 @@ def _from_what_is_kept(own: Derivation, d: Derivation, always: Collection[str] =
 
 def _scalars(d: Derivation) -> tuple[str, ...]:
     return tuple(o.name for o in d.op.operands if o.kind == "scalar")
-
-
-def _made_again(d: Derivation) -> set[str]:
-    """The names under which a backward makes something else than its forward."""
-    made, found = {s.name: s for s in d.forward.statements}, set[str]()
-    for s in d.backward.statements:
-        if s.name in made and (made[s.name] != s or any(found & reads(n) for n in (s.value, *s.slots))):
-            found.add(s.name)
-    return found
 
 
 def _is_condition(value: Node) -> bool:

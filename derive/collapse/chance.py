@@ -21,6 +21,7 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, BooleanFalse, BooleanTrue, Not, Or
 
 from derive.adjoint.chain_rule import Stepwise
+from derive.facts.instances import REDUCTIONS
 from derive.ir.equations import Equation, Op
 from derive.ir.program import RELATIONS
 from derive.ir.terms.axes import Axis, Size
@@ -34,14 +35,6 @@ _LENGTH = 2
 _LONGEST = 256  # which no axis is longer than: one of which single places are read is as long as that takes
 _MOST = 4096  # places of one tensor, those summed over included
 _NOISE = 1e-6  # of what is added up, below which a sum may be rounding: what is drawn lies between 0.1 and 0.9
-
-_REDUCTIONS: dict[str, Callable[[list[float]], float]] = {
-    "sum": math.fsum,
-    "mean": lambda values: math.fsum(values) / len(values),
-    "amax": max,
-    "amin": min,
-    "prod": math.prod,
-}
 
 _Where = Mapping[Axis, int]
 
@@ -151,7 +144,7 @@ class Instance:
             return math.pow(self._value(e.base, at), self._value(e.exp, at))
         if isinstance(e, Sigma | Reduce):
             values = [self._value(e.body, inner) for inner in self._places(e.over, at)]
-            return _REDUCTIONS[e.kind](values)
+            return REDUCTIONS[e.kind](values)
         if isinstance(e, Where):
             return self._value(e.args[1] if self._holds(e.condition, at) else e.args[2], at)
         if isinstance(e, Function | Max | Min):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -213,30 +212,31 @@ class _Higher:
         for key in dict.fromkeys([*own, *(k for part in parts for k in self._fields(part)), *followed]):
             value = self._value(key) if key in followed or key not in own else f"saved.{own[key].name}"
             read = self._read(key) if key[0] == "tensor" else set()
-            condition = self._condition(read | followed.get(key, set())) if key[0] == "tensor" else ""
-            if condition:
+            if condition := self._condition(self._asked(key)):
                 shapes = key in own and (key[1] in self.first.shapes_read or key[1] in self.in_kernel)
                 value = f"{value} if {condition} else {f'without_values({value})' if shapes else 'None'}"
             found.append((key, value, key[0] == "tensor" and not read))
         return found
 
-    def _condition(self, asked: set[frozenset[int]]) -> str:
-        """Whether all of one of some sets of gradients are needed, as code; nothing where that always is so."""
+    def _asked(self, key: _Key) -> list[list[int]]:
+        """The least sets of gradients of which all must be needed for a tensor to be; none where one always is."""
+        asked = self._read(key) | self._followed(key[1]) if key[0] == "tensor" else set()
         least = sorted(sorted(s) for s in asked if not any(t < s for t in asked))
-        if sum(len(s) == 1 for s in least) == len(self.real):
-            return ""
+        return [] if sum(len(s) == 1 for s in least) == len(self.real) else least
+
+    def _condition(self, asked: list[list[int]]) -> str:
+        """Whether all of one of some sets of gradients are needed, as code."""
         assert self.first.needs is not None
-        return " or ".join(" and ".join(self.first.needs.flags[k] for k in s) for s in least)
+        return " or ".join(" and ".join(self.first.needs.flags[k] for k in s) for s in asked)
 
     def _flags(self) -> str:
         """The line that says which gradients are needed, where one asks."""
         assert self.first.needs is not None
-        words = {w for _, value, _ in self.kept for w in re.findall(r"\w+", value.partition(" if ")[2])}
-        flags = dict(zip(self.real, self.first.needs.flags, strict=True))
-        if not words.intersection(flags.values()):
+        asked = {self.real[k] for key, *_ in self.kept for s in self._asked(key) for k in s}
+        if not asked:
             return ""
-        each = (f if (f := flags.get(o.name, "_")) in words else "_" for o in self.d.op.operands)
-        names = [*each]
+        flags = dict(zip(self.real, self.first.needs.flags, strict=True))
+        names = [flags[o.name] if o.name in asked else "_" for o in self.d.op.operands]
         return f"{', '.join(names)}{',' if len(names) == 1 else ''} = {self.context}.needs_input_grad"
 
     # --- code ----------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ agrees then agrees whatever it is.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,23 +25,21 @@ Place = Mapping[str, int]
 PLACES, FEWEST = 128, 32
 """How many places two nodes are compared at, and how many of them must tell something."""
 
-_NEAR = 1e-9
+_NEAR, _NOISE = 1e-9, 1e-11
 _TOLD = (-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 6.0)
 _SINGULAR = (-1.0, 0.0, 0.0, 1.0)
 _LENGTHS = (5, 4, 3)
 
-_REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
+REDUCTIONS: dict[str, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum, "mean": lambda v: math.fsum(v) / len(v), "amax": max, "amin": min, "prod": math.prod,
 }  # fmt: skip
 
 _SIGNS: dict[str, Callable[..., float]] = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "div": lambda a, b: a / b,
-    "neg": lambda a: -a, "pow": lambda a, b: a**b, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
-    "lt": lambda a, b: a < b, "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "and": lambda a, b: a and b, "or": lambda a, b: a or b,
-    "not": lambda a: not a, "relu": lambda a: max(a, 0.0),
-    "absolute": abs, "sign": lambda a: (a > 0) - (a < 0), "maximum": max, "minimum": min,
-    "square": lambda a: a * a, "pi": lambda: math.pi, "e": lambda: math.e,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "neg": operator.neg,
+    "floordiv": operator.floordiv, "mod": operator.mod,
+    "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
+    "eq": operator.eq, "ne": operator.ne, "and": lambda a, b: a and b, "or": lambda a, b: a or b,
+    "not": operator.not_, "pi": lambda: math.pi, "e": lambda: math.e,
 }  # fmt: skip
 
 
@@ -94,7 +93,7 @@ class Instance:
         key = (node, *(at[a] for a in self.axes.setdefault(node, node_axes(node))))
         if key not in self.known:
             values = [self.value(node.body, {**at, **p}) for p in self.places(node.axes)]
-            self.known[key] = _REDUCTIONS[node.kind](values)
+            self.known[key] = REDUCTIONS[node.kind](values)
         return self.known[key]
 
     def places(self, axes: Sequence[str]) -> Iterator[dict[str, int]]:
@@ -131,7 +130,7 @@ class Instance:
 def agree(one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instance]) -> bool:
     """Whether two nodes are one function, by their values at random places of these axes.
 
-    They must be numbers in the same places, and other than 0 in enough of them to tell.
+    They must be numbers in the same places, and in enough of them more than what rounding may leave of 0.
     """
     told = seen = 0
     for drawing in drawings:
@@ -139,7 +138,7 @@ def agree(one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instan
             a, b = (_number(drawing, node, at) for node in (one, other))
             if (a is None) != (b is None) or (a is not None and b is not None and not _near(a, b)):
                 return False
-            told += a is not None and a != 0
+            told += a is not None and abs(a) > _NOISE
             seen += 1
             if seen >= PLACES and told >= FEWEST:
                 return True
@@ -160,4 +159,4 @@ def _number(drawing: Instance, node: Node, at: Place) -> float | None:
 
 
 def _near(a: float, b: float) -> bool:
-    return abs(a - b) <= _NEAR * max(1.0, abs(a), abs(b))
+    return abs(a - b) <= max(_NEAR * max(abs(a), abs(b)), _NOISE)

@@ -18,11 +18,12 @@ from derive.backends.torch.instructions import BY_NAME, Instruction, bound, in_f
 from derive.facts.instances import Instance, agree, drawings
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.nodes.arithmetic import ONE, multiplied
-from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.leftovers import given_what_it_reads, made_otherwise, without_unread
 from derive.ir.nodes.products import is_tensor, product_factors
-from derive.ir.nodes.substituting import put
+from derive.ir.nodes.substituting import put, under_names
 from derive.ir.nodes.walking import node_axes, reads, walk
 from derive.ir.program import CONDITIONS, Assign, AxisValue, Call, Node, Num, Program, Read, Reduce, Scal, base
+from derive.ir.terms.names import free_name
 from derive.pipeline import Derivation
 from derive.primitives import PRIMITIVES
 
@@ -38,10 +39,16 @@ _SLOW = 3
 
 def with_instructions(d: Derivation, rows: Iterable[Instruction]) -> Derivation:
     """The derivation with calls of these rows in both programs, and what the forward saves for them."""
-    rows, pair = tuple(rows), _Pair(d, d.forward, d.backward)
+    rows = tuple(rows)
+    taken = d.forward.names | d.backward.names
+    apart = {n: free_name(n, taken, "_") for n in sorted(made_otherwise(d.forward, d.backward))}
+    own = tuple(under_names(s, apart) for s in d.backward.statements)  # a name says one thing in both programs
+    first = pair = _Pair(d, d.forward, replace(d.backward, statements=own))
     for backward in (True, False):
         while rows and (better := next(_better(pair, rows, backward), None)) is not None:
             pair = better
+    if pair is first:
+        return d
     kept = set(pair.forward.returns)
     return replace(
         d,
@@ -101,22 +108,14 @@ class _Pair:
         program = self.backward if backward else self.forward
         by = replace(s, value=put(s.value, old, new))
         program = replace(program, statements=tuple(by if x is s else x for x in program.statements))
-        back = without_unread(program if backward else self.backward)
-        forward = self.forward if backward else program
+        forward, back = (self.forward, program) if backward else (program, self.backward)
         outputs = forward.returns[: len(self.d.op.outputs)]
-        own, axes = {s.name for s in back.statements}, self.axes | dict((*self.forward.given, *self.backward.given))
-        read = {n for s in back.statements for n in (*reads(s.value), *(r for i in s.slots for r in reads(i)))}
-        read |= {onto for s in back.statements if (onto := getattr(s, "onto", None))} | set(back.returns)
         cotangents = [c.target.name for c in self.d.steps.cotangents]
-        of_forward = [*(n for n, _ in forward.given), *(x.name for x in forward.statements)]
-        kept = [n for n in dict.fromkeys((*forward.returns[len(outputs) :], *of_forward)) if n in read - own]
-        kept = [n for n in kept if n not in cotangents]
-        given = tuple((n, axes[n]) for n in (*cotangents, *kept))
-        forward = without_unread(replace(forward, returns=(*outputs, *kept)))
-        parts = (v for s in back.statements for v in (s.value, *s.slots))
-        said = {n.name for v in parts for n in walk(v) if isinstance(n, Scal)}
-        numbers = tuple(o.name for o in self.d.op.operands if o.name in said)
-        return _Pair(self.d, forward, replace(back, given=given, scalars=numbers))
+        held = (*forward.returns[len(outputs) :], *(n for n, _ in forward.given), *(x.name for x in forward.statements))
+        axes = self.axes | dict((*self.forward.given, *self.backward.given))
+        back = given_what_it_reads(back, cotangents, held, axes, [o.name for o in self.d.op.operands])
+        kept = (n for n, _ in back.given[len(cotangents) :])
+        return _Pair(self.d, without_unread(replace(forward, returns=(*outputs, *kept))), back)
 
 
 def _better(pair: _Pair, rows: tuple[Instruction, ...], backward: bool) -> Iterator[_Pair]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from derive.ir.nodes.soundness import check
 from derive.ir.nodes.substituting import renamed
-from derive.ir.nodes.walking import reads
-from derive.ir.program import Assign, Program, Read, Scatter, Statement
+from derive.ir.nodes.walking import reads, walk
+from derive.ir.program import Assign, Program, Read, Scal, Scatter, Statement
 
 
 def without_unread(program: Program) -> Program:
@@ -21,6 +21,34 @@ def without_unread(program: Program) -> Program:
             wanted.update(_reads(s))
             wanted |= {s.onto} if isinstance(s, Scatter) and s.onto else set()
     return replace(program, statements=tuple(reversed(kept)))
+
+
+def given_what_it_reads(
+    program: Program, first: Sequence[str], others: Iterable[str], axes: Mapping[str, tuple[str, ...]],
+    numbers: Iterable[str], always: Collection[str] = (),
+) -> Program:  # fmt: skip
+    """The program without what nothing reads: given `first`, and of other tensors and of numbers what it reads.
+
+    Some it is given `always`: it may read no more of them than a length.
+    """
+    live = without_unread(program)
+    nodes = [n for s in live.statements for n in (s.value, *s.slots)]
+    read = {name for s in live.statements for name in _reads(s)} | set(live.returns) | set(always)
+    read |= {s.onto for s in live.statements if isinstance(s, Scatter) and s.onto}
+    made = {s.name for s in live.statements}
+    said = {n.name for node in nodes for n in walk(node) if isinstance(n, Scal)}
+    names = dict.fromkeys((*first, *(n for n in others if n in read and n not in made)))
+    given = tuple((n, axes[n]) for n in names)
+    return replace(live, given=given, scalars=tuple(n for n in numbers if n in said))
+
+
+def made_otherwise(first: Program, second: Program) -> set[str]:
+    """The names under which the second of two programs, which reads what the first made, makes something else."""
+    made, found = {s.name: s for s in first.statements}, set[str]()
+    for s in second.statements:
+        if s.name in made and (made[s.name] != s or any(found & reads(n) for n in (s.value, *s.slots))):
+            found.add(s.name)
+    return found
 
 
 def _reads(s: Statement) -> Iterator[str]:
