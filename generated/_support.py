@@ -67,11 +67,16 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     return wide
 
 
-def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
-    """A backward whose gradients have no derivative: asking for one raises RuntimeError, which names the op.
+def once_differentiable(op: str, linear: bool = False, instead: str = "") -> Callable[..., Any]:
+    """A backward whose gradients have no derivative: asking for one raises RuntimeError, which names the op and what to do
+    `instead`.
 
     Of what is `linear`, gradients depend on the cotangents alone, and are constants where nothing follows these.
     """
+    said = (
+        f"{op} is differentiable once: its backward has no derivative; "
+        f"where a gradient is differentiated again, {instead or f'write {op} in plain PyTorch'}"
+    )
 
     def wrap(backward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(backward)
@@ -81,11 +86,11 @@ def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
             each = gradients if isinstance(gradients, tuple) else (gradients,)
             if torch.compiler.is_compiling():
                 at = next(k for k, g in enumerate(each) if g is not None)
-                watched = _watched(op, each[at], list(cotangents), [] if linear else ctx.operands)
+                watched = _watched(said, each[at], list(cotangents), [] if linear else ctx.operands)
                 each = (*each[:at], watched, *each[at + 1 :])
             elif torch.is_grad_enabled():
                 ends = [] if linear else getattr(ctx, "operands", None) or _leaves(ctx)
-                each = _guarded(op, [*cotangents, *ends], each)
+                each = _guarded(said, [*cotangents, *ends], each)
             return each if isinstance(gradients, tuple) else each[0]
 
         return once
@@ -94,7 +99,7 @@ def once_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
 
 
 @torch.compiler.allow_in_graph
-def _watched(op: str, gradient: Tensor, cotangents: list[Tensor], operands: list[Tensor]) -> Tensor:
+def _watched(said: str, gradient: Tensor, cotangents: list[Tensor], operands: list[Tensor]) -> Tensor:
     """A gradient as it is, in a backward that torch.compile has made a graph, which runs with autograd off.
 
     Hooks on the operands, until this pass through the graph ends, know better whether their gradients are followed: they
@@ -105,38 +110,35 @@ def _watched(op: str, gradient: Tensor, cotangents: list[Tensor], operands: list
     if node is None or not followed:
         return gradient
     if any([c.requires_grad for c in cotangents]):
-        watch = node.register_hook(lambda gradients, _: (watch.remove(), _guarded(op, followed, gradients))[1])
+        watch = node.register_hook(lambda gradients, _: (watch.remove(), _guarded(said, followed, gradients))[1])
         return gradient
     for t in operands:
         if t.requires_grad:
-            hook = t.register_hook(lambda g: _guarded(op, followed, (g,))[0] if torch.is_grad_enabled() else None)
+            hook = t.register_hook(lambda g: _guarded(said, followed, (g,))[0] if torch.is_grad_enabled() else None)
             torch.autograd.Variable._execution_engine.queue_callback(hook.remove)
     return gradient
 
 
-def _guarded(op: str, followed: Sequence[Any], gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+def _guarded(said: str, followed: Sequence[Any], gradients: tuple[Any, ...]) -> tuple[Any, ...]:
     """Gradients that say that they have no derivative, where autograd follows what they are made of."""
     followed = [t for t in followed if isinstance(t, Tensor) and t.requires_grad]
     if not followed:
         return gradients
     with torch.enable_grad():
-        return _Once.apply(op, len(followed), *followed, *[None if g is None else g.detach() for g in gradients])
+        return _Once.apply(said, len(followed), *followed, *[None if g is None else g.detach() for g in gradients])
 
 
 class _Once(torch.autograd.Function):
     """Gradients as they are, with a derivative that says that there is none."""
 
     @staticmethod
-    def forward(ctx: Any, op: str, followed: int, *tensors: Tensor | None) -> Any:
-        ctx.op = op
+    def forward(ctx: Any, said: str, followed: int, *tensors: Tensor | None) -> Any:
+        ctx.said = said
         return tensors[followed:]
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError(
-            f"{ctx.op} is differentiable once: its backward has no derivative; "
-            f"where a gradient is differentiated again, write {ctx.op} in plain PyTorch"
-        )
+        raise RuntimeError(ctx.said)
 
 
 def _leaves(node: Any) -> list[Tensor]:
