@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, product
 from random import Random
+from typing import Any, TypeVar
 
 from derive.ir.nodes.walking import node_axes
 from derive.ir.program import Assign, AxisValue, Call, Node, Num, Read, Reduce, Scal, SizeOf, base
 from derive.primitives import PRIMITIVES, numeric
 
 Place = Mapping[str, int]
+T = TypeVar("T")
 
 PLACES, FEWEST = 128, 32
 """How many places two nodes are compared at, and how many of them must tell something."""
@@ -64,8 +66,8 @@ class Instance:
     numbers: Sequence[float] = ()
     seed: int = 0
     lengths: Mapping[str, int] = field(default_factory=dict)  # of axes; of others as their names have it
-    known: dict[tuple[object, ...], float] = field(default_factory=dict)
-    axes: dict[Node, tuple[str, ...]] = field(default_factory=dict)  # of reductions
+    known: dict[tuple[object, ...], Any] = field(default_factory=dict)
+    axes: dict[Node, tuple[str, ...]] = field(default_factory=dict)  # of what is remembered
 
     def value(self, node: Node, at: Place) -> float:
         """An element. Raises ArithmeticError or ValueError where it is no number."""
@@ -83,18 +85,33 @@ class Instance:
         if isinstance(node, Call) and (f := _function(node.fn)) is not None:
             return f(*(self.value(a, at) for a in node.args))
         if isinstance(node, Reduce):
-            return self._reduced(node, at)
+            return self.remembered(node, at, lambda _: self._reduced(node, at))
         if isinstance(node, Read) and all(isinstance(i, str) for i in node.index):
             return self._element(node, at)
-        axes = node_axes(node)
-        return self._drawn(str(node), tuple(at[a] for a in axes))
+        return self.remembered(node, at, lambda place: self._drawn(str(node), place))
+
+    def remembered(self, node: Node, at: Place, found: Callable[[tuple[int, ...]], T]) -> T:
+        """What was found of a node at this place of its axes."""
+        axes = self.axes.get(node)
+        if axes is None:
+            axes = self.axes[node] = node_axes(node)
+        place = tuple(at[a] for a in axes)
+        if (node, place) not in self.known:
+            self.known[node, place] = found(place)
+        return self.known[node, place]
+
+    def number(self, node: Node, at: Place, once: bool = False) -> float | None:
+        """An element; None where it is no finite number. It is remembered, unless it is asked for `once`."""
+        if not once:
+            return self.remembered(node, at, lambda _: self.number(node, at, once=True))
+        try:
+            found = self.value(node, at)
+        except _UNDEFINED:
+            return None
+        return float(found) if not isinstance(found, complex) and math.isfinite(found) else None
 
     def _reduced(self, node: Reduce, at: Place) -> float:
-        key = (node, *(at[a] for a in self.axes.setdefault(node, node_axes(node))))
-        if key not in self.known:
-            values = [self.value(node.body, {**at, **p}) for p in self.places(node.axes)]
-            self.known[key] = REDUCTIONS[node.kind](values)
-        return self.known[key]
+        return REDUCTIONS[node.kind]([self.value(node.body, {**at, **p}) for p in self.places(node.axes)])
 
     def places(self, axes: Sequence[str]) -> Iterator[dict[str, int]]:
         """All places of some axes."""
@@ -135,7 +152,7 @@ def agree(one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instan
     told = seen = 0
     for drawing in drawings:
         for at in islice(drawing.places(axes), PLACES):
-            a, b = (_number(drawing, node, at) for node in (one, other))
+            a, b = drawing.number(one, at), drawing.number(other, at, once=True)
             if (a is None) != (b is None) or (a is not None and b is not None and not _near(a, b)):
                 return False
             told += a is not None and abs(a) > _NOISE
@@ -148,14 +165,6 @@ def agree(one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instan
 def drawings(made: Mapping[str, Assign], numbers: Sequence[float]) -> list[Instance]:
     """As many as it takes where nodes have few places."""
     return [Instance(made, numbers, seed) for seed in range(4 * PLACES)]
-
-
-def _number(drawing: Instance, node: Node, at: Place) -> float | None:
-    try:
-        found = drawing.value(node, at)
-    except _UNDEFINED:
-        return None
-    return float(found) if not isinstance(found, complex) and math.isfinite(found) else None
 
 
 def _near(a: float, b: float) -> bool:
