@@ -4,21 +4,25 @@ Axes are a few long, what a program is given is drawn, and its statements are ev
 1980: what agrees at random places differs but by chance). Numbers that the nodes are made of, and small whole ones, are
 drawn as well as others, so that ties and thresholds are met. What cannot be evaluated is drawn itself, so that what
 agrees then agrees whatever it is.
+
+What one of two nodes asks and the other does not must be asked of a number, and have been answered both ways: whether
+two tensors are the same, or a value is finite, is so rarely that chance does not tell.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, product
 from random import Random
 from typing import Any, TypeVar
 
-from derive.ir.nodes.walking import node_axes
-from derive.ir.program import Assign, AxisValue, Call, Node, Num, Read, Reduce, Scal, SizeOf, base
+from derive.ir.nodes.products import is_tensor
+from derive.ir.nodes.walking import children, node_axes
+from derive.ir.program import COMPARISONS, Assign, AxisValue, Call, Index, Node, Num, Read, Reduce, Scal, SizeOf, base
 from derive.primitives import PRIMITIVES, numeric
 
 Place = Mapping[str, int]
@@ -68,6 +72,7 @@ class Instance:
     lengths: Mapping[str, int] = field(default_factory=dict)  # of axes; of others as their names have it
     known: dict[tuple[object, ...], Any] = field(default_factory=dict)
     axes: dict[Node, tuple[str, ...]] = field(default_factory=dict)  # of what is remembered
+    answers: dict[Node, set[bool]] = field(default_factory=dict)  # to all that was asked
 
     def value(self, node: Node, at: Place) -> float:
         """An element. Raises ArithmeticError or ValueError where it is no number."""
@@ -83,7 +88,10 @@ class Instance:
             condition, *branches = node.args
             return self.value(branches[not self.value(condition, at)], at)
         if isinstance(node, Call) and (f := _function(node.fn)) is not None:
-            return f(*(self.value(a, at) for a in node.args))
+            args = [self.value(a, at) for a in node.args]
+            if _asks(node):
+                self.answers.setdefault(node, set()).add(_answer(node.fn, args))
+            return f(*args)
         if isinstance(node, Reduce):
             return self.remembered(node, at, lambda _: self._reduced(node, at))
         if isinstance(node, Read) and all(isinstance(i, str) for i in node.index):
@@ -144,8 +152,10 @@ class Instance:
         return self.known[key]
 
 
-def agree(one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instance]) -> bool:
-    """Whether two nodes are one function, by their values at random places of these axes.
+def agree(
+    one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instance], of: Collection[Node] = ()
+) -> bool:
+    """Whether two nodes are one function, by their values at random places of these axes: one `of` some parts of both.
 
     They must be numbers in the same places, and in enough of them more than what rounding may leave of 0.
     """
@@ -158,8 +168,45 @@ def agree(one: Node, other: Node, axes: Sequence[str], drawings: Sequence[Instan
             told += a is not None and abs(a) > _NOISE
             seen += 1
             if seen >= PLACES and told >= FEWEST:
-                return True
+                return _is_told(one, other, drawings, of) and _is_told(other, one, drawings, of)
     return False
+
+
+def _is_told(one: Node, other: Node, drawings: Sequence[Instance], of: Collection[Node]) -> bool:
+    """Whether all that the one asks of these parts, and the other does not, was answered both ways."""
+    made = drawings[0].made
+    for asked in _asked(one, made, of) - _asked(other, made, of):
+        number = len(asked.args) == 1 or not all(map(is_tensor, asked.args))
+        finite = all(math.isfinite(a.value) for a in asked.args if isinstance(a, Num))
+        answers = set[bool]().union(*(d.answers.get(asked, ()) for d in drawings))
+        if not (number and finite and len(answers) > 1):
+            return False
+    return True
+
+
+def _asked(node: Node, made: Mapping[str, Assign], of: Collection[Node]) -> set[Call]:
+    """The comparisons in a node, under all names, and functions that choose; not those in the parts that it is `of`."""
+    found, seen, pending = set[Call](), set[Node | Index](), list[Node | Index]([node])
+    while pending:
+        n = pending.pop()
+        if n in seen or n in of:
+            continue
+        seen.add(n)
+        if isinstance(n, Call) and _asks(n):
+            found.add(n)
+        pending.extend((made[n.name].value,) if isinstance(n, Read) and n.name in made else children(n))
+    return found
+
+
+def _asks(node: Call) -> bool:
+    return node.fn in COMPARISONS or (node.fn in PRIMITIVES and PRIMITIVES[node.fn].chooses)
+
+
+def _answer(fn: str, args: Sequence[float]) -> bool:
+    """What a comparison is; of a function that chooses, whether its first argument is the larger, or above 0."""
+    if fn in COMPARISONS:
+        return bool(_SIGNS[fn](*args))
+    return args[0] > (args[1] if len(args) > 1 else 0)
 
 
 def drawings(made: Mapping[str, Assign], numbers: Sequence[float]) -> list[Instance]:

@@ -165,7 +165,7 @@ def _calls(
     kinds: list[Sequence[Node]] = [[n for n in tensors if _may_stand(v, row, n, pair)] for v in row.tensors]
     kinds += [numbers] * len(row.scalars) + [[AxisValue(a) for a in own.values()]] * len(row.axes)
     for args in islice(product(*kinds), _MOST):
-        if _are_apart(row, args) and agree(full, in_full(bound(row, args)), node_axes(node), many):
+        if _are_apart(row, args) and agree(full, in_full(bound(row, args)), node_axes(node), many, _parts_of(args)):
             yield Call(row.name, args)
 
 
@@ -181,7 +181,7 @@ def _several(
         _with_results(s, row, args, pair, many, backward)
         for k in range(1, len(order))
         for args in islice(product(*_kinds(s, row, pair, seen, numbers, k)), _MOST_OF_SEVERAL)
-        if _are_apart(row, args) and agree(full, in_full(bound(row, args)), order, many)
+        if _are_apart(row, args) and agree(full, in_full(bound(row, args)), order, many, _parts_of(args))
     ]
     return min(found, key=_Pair.cost, default=None)
 
@@ -202,6 +202,11 @@ def _kinds(
     yield from ([AxisValue(a)] for a in along)
 
 
+def _parts_of(args: tuple[Node, ...]) -> frozenset[Node]:
+    """What a call is of: its arguments, and the factors of those that are products."""
+    return frozenset(in_full(f) for a in args if is_tensor(a) for f in (a, *product_factors(a)))
+
+
 def _are_apart(row: Instruction, args: tuple[Node, ...]) -> bool:
     """Whether a row's tensors are different ones."""
     return len(set(args[: len(row.tensors)])) == len(row.tensors)
@@ -217,7 +222,8 @@ def _with_results(
             meant = bound(row, args, k)
             if isinstance(s, Assign) and s is not first and set(s.axes) == set(node_axes(meant)):
                 here = found.backward if backward else found.forward
-                if s in here.statements and agree(in_full(s.value), in_full(meant), node_axes(meant), many):
+                same = (in_full(s.value), in_full(meant), node_axes(meant), many, _parts_of(args))
+                if s in here.statements and agree(*same):
                     found = found.putting(s, s.value, result(row, args, k), backward)
                     break
     return found

@@ -16,11 +16,12 @@ from derive.facts.instances import Instance, agree, drawings
 from derive.ir.equations import Op
 from derive.ir.nodes.arithmetic import ONE
 from derive.ir.nodes.walking import node_axes, walk
-from derive.ir.program import AxisValue, Call, Node, Num, Read, Scal
+from derive.ir.program import AxisValue, Call, Node, Num, Read, Reduce, Scal
 from derive.notation.spec import OpCall
 from derive.output.live import build
 from derive.pipeline import derivation_of
 from derive.primitives import PRIMITIVES
+from tests.corpus import corpus
 from tests.shell import derive
 
 ROWS_LONG, LONG = 4, 9
@@ -170,6 +171,13 @@ def clipped(f, x: tensor[n, d], low: scalar, high: scalar):
     return f.y
 
 
+@pytest.mark.parametrize("name", ["farther_than_its_own", "slabs_and_rays", "segment_minimum_or_nothing"])
+def test_what_is_asked_of_tensors_stays_beside_what_nearly_always_says_the_same(name: str) -> None:
+    """Another mask that is 0 there nearly always, ties, of which one is the rule, and places that nothing reaches."""
+    made = next(s.op for s in corpus() if s.name == name)
+    assert not called(made, ALL)
+
+
 @pytest.mark.parametrize(
     ("made", "calls"),
     [
@@ -198,6 +206,16 @@ def test_values_tell_functions_apart_that_differ_at_one_place() -> None:
     above, from_0 = (Call("where", (Call(fn, (x, Num(Fraction(0)))), ONE, x)) for fn in ("gt", "ge"))
     assert not agree(above, from_0, ("n",), many)
     assert agree(above, Call("where", (Call("le", (x, Num(Fraction(0)))), x, ONE)), ("n",), many)
+
+
+def test_what_chance_does_not_meet_is_not_left_out() -> None:
+    """A count of ties that is 1 nearly always, a value that is infinite where nothing was reached."""
+    x, y, many = Read("x", ("n",)), Read("y", ("n",)), drawings({}, ())
+    ties = Reduce("sum", ("d",), Call("where", (Call("eq", (Read("z", ("n", "d")), y)), ONE, Num(Fraction(0)))))
+    counted = Call("div", (x, Call("maximum", (ties, ONE))))
+    assert not agree(counted, x, ("n",), many)
+    finite = Call("where", (Call("lt", (x, Num(float("inf")))), x, Num(Fraction(0))))
+    assert not agree(finite, x, ("n",), many)
 
 
 def test_what_is_small_all_over_is_not_the_same() -> None:
