@@ -304,7 +304,8 @@ def _others(left: tuple[Expr, ...], states: tuple[_State, ...]) -> tuple[Expr, .
 
 def _same(a: Expr, b: Expr) -> Basic:
     """Whether two indices are one place."""
-    return Eq(*(i.replace(Prefix, lambda axis: axis).replace(Merge, _counted) for i in (a, b)))
+    a, b = (i.replace(Prefix, lambda axis: axis).replace(Merge, _counted) for i in (a, b))
+    return Eq(a, b) if (a - b).atoms(Axis, At) else Eq(a - b, S.Zero)  # of lengths alone: a circle of one place
 
 
 def _counted(*axes: Expr) -> Expr:
@@ -320,10 +321,10 @@ def _under(asked: Sequence[Basic], value: Expr) -> Expr:
 
 def _masked(local: Expr, value: Expr, read: At) -> Expr:
     """A product, its value under the mask of the local derivative where that keeps what is read inside its axis."""
-    mask = next((f for f in Mul.make_args(local) if isinstance(f, Where) and f.args[2] == 0), None)
+    mask = next((f for f in Mul.make_args(local) if isinstance(f, Where) and S.Zero in f.args[1:]), None)
     if mask is None or all(isinstance(i, Axis) for i in read.index):
         return local * value
-    return local / mask * Where(mask.condition, mask.args[1] * value, S.Zero)
+    return local / mask * Where(mask.condition, mask.args[1] * value, mask.args[2] * value)
 
 
 def _along(total: Expr, own: Axis) -> Expr:

@@ -16,10 +16,12 @@ from derive import (
     concat,
     constant,
     derivative,
+    eq,
     exp,
     index,
     log,
     mean,
+    oo,
     op,
     relu,
     rsqrt,
@@ -549,3 +551,186 @@ def test_where_rows_are_mixed_it_is_no_sum_over_rows() -> None:
     entry = module(norm.op).batchnorm_on_the_diagonal(x, g)
     summed = torch.func.vjp(lambda x: batchnorm(x, g), x)[1](torch.ones_like(x))[0]
     assert entry.abs().min() > 1e-3 and summed.abs().max() < 1e-10
+
+
+# --- several entries of one op ------------------------------------------------------------------------------
+
+
+def random(*shapes: tuple[int, ...]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(4)
+    return [torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
+
+
+def entries_are(made: Op, given: list[Tensor], *wanted: Tensor) -> None:
+    """That an op returns these entries."""
+    for found, right in zip(getattr(module(made), made.name)(*given), wanted, strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-12)
+
+
+def along(letters: str, of: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Entries of a Jacobian, as einsum has it."""
+    return torch.einsum(letters, torch.func.jacrev(of)(x))
+
+
+def test_masked_attention() -> None:
+    s = axes("s")
+
+    @op
+    def attends(f, x: tensor[n, t, d], w: tensor[d, h]):
+        f.q[n, t, h] = sum(x[n, t, d] * w[d, h], over=d)
+        f.s[n, t, s] = where(s <= t, sum(f.q[n, t, h] * f.q[n, s, h], over=h), -oo)
+        f.p = softmax(f.s)
+        f.y[n, t, d] = sum(f.p[n, t, s] * x[n, s, d], over=s)
+        f.u[n] = sum(f.y[n, t, d] ** 2, over=(t, d))
+        f.all[n, t, d] = derivative(f.u[n], x[n, t, d])
+        f.own[n, t, d] = derivative(f.y[n, t, d], x[n, t, d])
+        f.place[n, t, d] = derivative(f.y[n, t, d], x[n, 0, 1])
+        return f.all, f.own, f.place
+
+    x, w = random((2, 4, 3), (3, 5))
+
+    def y(x: Tensor) -> Tensor:
+        scores = (x @ w) @ (x @ w).transpose(1, 2)
+        return torch.softmax(scores.masked_fill(~torch.ones(4, 4, dtype=torch.bool).tril(), -torch.inf), -1) @ x
+
+    place = along("ntdnse->ntdse", y, x)[..., 0, 1]
+    entries = along("nntd->ntd", lambda x: y(x).square().sum((1, 2)), x), along("ntdntd->ntd", y, x), place
+    entries_are(attends.op, [x, w], *entries)
+
+
+def test_what_is_added_at_places_and_read_there() -> None:
+    @op
+    def placed(f, x: tensor[e, d], to: index(n)[e], w: tensor[d], node: constant[n]):
+        f.m[n, d] = sum(where(eq(to[e], n), tanh(x[e, d]), 0), over=e)
+        f.u[n] = node[n] * sum(f.m[n, d] ** 2 * w[d], over=d)
+        f.total[()] = sum(f.u[n], over=n)
+        f.by_all[e, d] = derivative(f.total[()], x[e, d])
+        f.pairs[n, e, d] = derivative(f.u[n], x[e, d])
+        f.place[n, d] = derivative(f.u[n], x[0, d])
+        f.back[e, d] = derivative(f.u[to[e]], x[e, d])
+        return f.by_all, f.pairs, f.place, f.back
+
+    x, w, node = random((5, 3), (3,), (4,))
+    to = torch.tensor([0, 2, 2, 3, 0])
+
+    def u(x: Tensor) -> Tensor:
+        return node * (torch.zeros(4, 3, dtype=torch.float64).index_add(0, to, torch.tanh(x)).square() @ w)
+
+    full = torch.func.jacrev(u)(x)
+    entries_are(placed.op, [x, to, w, node], full.sum(0), full, full[:, 0], full[to, torch.arange(5)])
+
+
+def test_an_embedding() -> None:
+    @op
+    def embedded(f, table: tensor[k, d], ix: index(k)[n], w: tensor[d]):
+        f.x[n, d] = table[ix[n], d]
+        f.u[n] = sum(tanh(f.x[n, d]) * w[d], over=d)
+        f.by_x[n, d] = derivative(f.u[n], f.x[n, d])
+        f.all[n, k, d] = derivative(f.u[n], table[k, d])
+        f.there[n, d] = derivative(f.u[n], table[ix[n], d])
+        f.place[n] = derivative(f.u[n], table[0, 1])
+        return f.by_x, f.all, f.there, f.place
+
+    table, w = random((4, 3), (3,))
+    ix = torch.tensor([0, 2, 2, 3, 0])
+    full = torch.func.jacrev(lambda table: torch.tanh(table[ix]) @ w)(table)
+    there = (1 - torch.tanh(table[ix]) ** 2) * w
+    entries_are(embedded.op, [table, ix, w], there, full, there, full[:, 0, 1])
+
+
+def test_windows_of_every_kind() -> None:
+    q = axes("q=3")
+
+    @op
+    def windows(f, x: tensor[n, t], w: tensor[k]):
+        f.pool[n, u] = amax(x[n, 2 * u + q], over=q)
+        f.all_of_pool[n, u, t] = derivative(f.pool[n, u], x[n, t])
+        f.conv[n, t] = sum(where(t >= k, w[k] * x[n, t - k], 0), over=k)
+        f.own_of_conv[n, t] = derivative(f.conv[n, t], x[n, t])
+        f.s[n] = sum(tanh(f.conv[n, t]), over=t)
+        f.by_all[n, t] = derivative(f.s[n], x[n, t])
+        return f.all_of_pool, f.own_of_conv, f.by_all
+
+    @op
+    def circles(f, x: tensor[n, t]):
+        f.turned[n, t] = (x[n, (t + 1) % size(t)] * x[n, (t - 1) % size(t)]) ** 2
+        f.own[n, t] = derivative(f.turned[n, t], x[n, t])
+        f.twice[n, t] = f.turned[n, (t + 1) % size(t)]
+        f.own_of_twice[n, t] = derivative(f.twice[n, t], x[n, t])
+        return f.own, f.own_of_twice
+
+    x, w = random((2, 9), (3,))
+
+    def turned(x: Tensor) -> Tensor:
+        return (x.roll(-1, 1) * x.roll(1, 1)) ** 2
+
+    def conv(x: Tensor) -> Tensor:
+        return F.conv1d(F.pad(x, (2, 0))[:, None], w.flip(0)[None, None])[:, 0]
+
+    pool = along("nunt->nut", lambda x: F.max_pool1d(x[:, None], 3, 2)[:, 0], x)
+    by_all = along("nnt->nt", lambda x: conv(x).tanh().sum(1), x)
+    entries_are(windows.op, [x, w], pool, along("ntnt->nt", conv, x), by_all)
+    for given in (x, x[:, :1]):
+        twice = along("ntnt->nt", lambda x: turned(x).roll(-1, 1), given)
+        entries_are(circles.op, [given], along("ntnt->nt", turned, given), twice)
+
+
+def test_leading_axes_and_an_op_that_is_called() -> None:
+    @op
+    def slopes(f, x: tensor[..., d], w: tensor[d, h]):
+        f.y[..., h] = tanh(sum(x[..., d] * w[d, h], over=d))
+        f.z[..., h] = f.y[..., h] * sum(f.y[..., k], over=k)
+        f.J[..., h, d] = derivative(f.z[..., h], x[..., d])
+        return f.J
+
+    @op
+    def calls(f, x: tensor[n, t, e], w: tensor[e, h]):
+        f.J = slopes(x, w)
+        f.r[n, t] = sum(f.J[n, t, h, e] ** 2, over=(h, e))
+        f.by_x[n, t, e] = derivative(f.r[n, t], x[n, t, e])
+        return f.r, f.by_x
+
+    x, w = random((2, 3, 4), (4, 5))
+
+    def r(x: Tensor) -> Tensor:
+        def z(row: Tensor) -> Tensor:
+            y = torch.tanh(row @ w)
+            return y * y.sum()
+
+        return torch.func.vmap(torch.func.jacrev(z))(x.reshape(-1, 4)).square().sum((1, 2)).reshape(2, 3)
+
+    entries_are(calls.op, [x, w], r(x), along("ntnte->nte", r, x))
+
+
+def test_the_hessian_of_cross_entropy() -> None:
+    @op
+    def hessian(f, z: tensor[n, k], y: index(k)[n]):
+        f.m[n] = amax(z[n, k], over=k)
+        f.l[n] = f.m[n] + log(sum(exp(z[n, k] - f.m[n]), over=k)) - z[n, y[n]]
+        f.loss[()] = mean(f.l[n], over=n)
+        f.g[n, k] = derivative(f.loss[()], z[n, k])
+        f.h[n, k, j] = derivative(f.g[n, k], z[n, j])
+        f.own[n, k] = derivative(f.g[n, k], z[n, k])
+        return f.g, f.h, f.own
+
+    (z,) = random((4, 3))
+    y = torch.tensor([0, 2, 1, 1])
+
+    def loss(z: Tensor) -> Tensor:
+        return F.cross_entropy(z, y)
+
+    full = torch.func.hessian(loss)(z)
+    entries = torch.func.grad(loss)(z), torch.einsum("nknj->nkj", full), torch.einsum("nknk->nk", full)
+    entries_are(hessian.op, [z, y], *entries)
+
+
+def test_of_a_tensor_by_itself() -> None:
+    @op
+    def itself(f, x: tensor[n, d], w: tensor[d]):
+        f.own[n, d] = derivative(x[n, d], x[n, d]) * w[d]
+        f.all[n, d, m, k] = derivative(x[n, d], x[m, k]) * w[d]
+        return f.own, f.all
+
+    x, w = random((4, 3), (3,))
+    ones = torch.einsum("nm,dk,d->ndmk", torch.eye(4).double(), torch.eye(3).double(), w)
+    entries_are(itself.op, [x, w], w.expand(4, 3), ones)
