@@ -316,7 +316,10 @@ def _counted(*axes: Expr) -> Expr:
 
 
 def _under(asked: Sequence[Basic], value: Expr) -> Expr:
-    return Where(And(*asked), value, S.Zero) if asked else value
+    """A value where conditions hold, else 0. What is asked of lengths alone is a factor: it keeps nothing inside."""
+    places = [c for c in asked if c.atoms(Axis, At)]
+    lengths = And(*(c for c in asked if c not in places))
+    return Where(lengths, S.One, S.Zero) * (Where(And(*places), value, S.Zero) if places else value)
 
 
 def _masked(local: Expr, value: Expr, read: At) -> Expr:
