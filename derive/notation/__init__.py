@@ -26,8 +26,8 @@ from derive.notation.spec import op
 from derive.notation.values import expression
 
 __all__ = [
-    "amax", "amin", "axes", "concat", "constant", "delta", "eq", "index", "length", "mean", "ne", "oo", "op", "pi",
-    "scalar", "size", "sum", "tensor", "where", *WORDS,
+    "amax", "amin", "axes", "clamp", "concat", "constant", "delta", "eq", "index", "length", "mean", "ne", "oo", "op",
+    "pi", "scalar", "size", "sum", "tensor", "where", *WORDS,
 ]  # fmt: skip
 
 # --- axes and annotations ---------------------------------------------------------------------------------
@@ -142,6 +142,19 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
     if not isinstance(condition, Boolean) or isinstance(condition, Symbol):
         raise DeriveError(f"{condition} is no condition", fix=f"compare it with something: ne({condition}, 0)")
     return Where(condition, *(BELOW_ALL if x == -oo else x for x in (expression(a), expression(b))))
+
+
+def clamp(x: Any, low: Any = None, high: Any = None) -> Expr:
+    """`x`, no less than `low` and no more than `high`; the whole gradient flows at its ends, as in `torch.clamp`."""
+    if low is None and high is None:
+        raise DeriveError("clamp() has no end", fix="write clamp(x, -1, 1), clamp(x, low=-1) or clamp(x, high=1)")
+    value = expression(x)
+    ends = [None if end is None else expression(end) for end in (low, high)]
+    if None not in ends and (ends[0] > ends[1]) == True:  # noqa: E712 - of SymPy's truth values
+        raise DeriveError(f"clamp(…, {low}, {high}): its low end is above its high one", fix="exchange them")
+    if ends[0] is not None:
+        value = where(expression(x) < ends[0], ends[0], value)
+    return value if ends[1] is None else where(expression(x) > ends[1], ends[1], value)
 
 
 def eq(a: Any, b: Any) -> Any:
