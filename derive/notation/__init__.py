@@ -21,13 +21,14 @@ from derive.ir.terms.functions import WORDS
 from derive.ir.terms.functions import __getattr__ as __getattr__
 from derive.ir.terms.reductions import Reduce
 from derive.notation.annotations import constant, index, length, scalar, tensor
+from derive.notation.handles import RECORDING
 from derive.notation.mistakes import hidden_axis
 from derive.notation.spec import op
 from derive.notation.values import expression
 
 __all__ = [
-    "amax", "amin", "axes", "clamp", "concat", "constant", "delta", "eq", "index", "length", "mean", "ne", "oo", "op",
-    "pi", "scalar", "size", "sum", "tensor", "where", *WORDS,
+    "amax", "amin", "axes", "clamp", "concat", "constant", "delta", "derivative", "eq", "index", "length", "mean", "ne",
+    "oo", "op", "pi", "scalar", "size", "sum", "tensor", "where", *WORDS,
 ]  # fmt: skip
 
 # --- axes and annotations ---------------------------------------------------------------------------------
@@ -170,3 +171,11 @@ def ne(a: Any, b: Any) -> Any:
 def delta(i: Any, j: Any) -> Expr:
     """1 where two indices are equal, else 0."""
     return Delta(expression(i), expression(j))
+
+
+def derivative(y: Any, x: Any) -> Expr:
+    """The entry of the Jacobian of one element of a tensor by one of another: `derivative(f.u[n], x[n, 0])`."""
+    recorder = RECORDING.get()
+    if recorder is None:
+        raise DeriveError("derivative() is asked outside a spec", fix="write it in an equation: f.g[n] = derivative(…)")
+    return recorder.derivative(y, x)
