@@ -55,6 +55,7 @@ from derive.ir.program import Assign, Program, Read, Reduce
 from derive.ir.terms.axes import Size
 from derive.ir.words import listed
 from derive.pipeline import Derivation
+from derive.schedule.recurrences import in_places
 
 LINE_LENGTH = 120
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -94,6 +95,7 @@ class Pair:
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
             forward, backward = with_shares(forward_in_float64(forward, backward, kept)), with_shares(backward)
+        forward, backward = (in_places(p, d.op.name) for p in (forward, backward))
         self.twice = made_twice(forward, backward, [e.name for e in self.op.equations])
 
         def lines_of(program: Program, known: Layouts) -> list[Line]:

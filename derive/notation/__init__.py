@@ -149,13 +149,13 @@ def clamp(x: Any, low: Any = None, high: Any = None) -> Expr:
     """`x`, no less than `low` and no more than `high`; the whole gradient flows at its ends, as in `torch.clamp`."""
     if low is None and high is None:
         raise DeriveError("clamp() has no end", fix="write clamp(x, -1, 1), clamp(x, low=-1) or clamp(x, high=1)")
-    value = expression(x)
-    ends = [None if end is None else expression(end) for end in (low, high)]
-    if None not in ends and (ends[0] > ends[1]) == True:  # noqa: E712 - of SymPy's truth values
+    value = element = expression(x)
+    least, most = (None if end is None else expression(end) for end in (low, high))
+    if least is not None and most is not None and (least > most) == True:  # noqa: E712 - of SymPy's truth values
         raise DeriveError(f"clamp(…, {low}, {high}): its low end is above its high one", fix="exchange them")
-    if ends[0] is not None:
-        value = where(expression(x) < ends[0], ends[0], value)
-    return value if ends[1] is None else where(expression(x) > ends[1], ends[1], value)
+    if least is not None:
+        value = where(element < least, least, value)
+    return value if most is None else where(element > most, most, value)
 
 
 def eq(a: Any, b: Any) -> Any:

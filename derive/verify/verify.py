@@ -19,7 +19,7 @@ from derive.notation.running import FailedError, Someones
 from derive.pipeline import Derivation
 from derive.verify.battery import BATTERY, LOOPS, cases
 from derive.verify.cases import Call, Case, case_of, reference, scale, worst
-from derive.verify.chain import chain_world
+from derive.verify.chain import chain_world, with_adjoints
 from derive.verify.compare import Answer, Disagreement, Subject, disagreements, told
 from derive.verify.differences import ENOUGH, Slope, slope
 from derive.verify.elsewhere import placed
@@ -245,9 +245,7 @@ def _is_finite(case: Case) -> bool:
 def stepwise(derivation: Derivation, case: Case) -> dict[str, Tensor]:
     """The gradients by the chain rule's own form, every adjoint evaluated as it is written, in float64."""
     steps = derivation.steps
-    world = chain_world(derivation, case.call)
-    for adjoint in steps.adjoints:
-        world = world.having({adjoint.target.name: world.tensor(adjoint.value, adjoint.axes)})
+    world = with_adjoints(steps, chain_world(derivation, case.call))
     targets = {a.of: a.target.name for a in steps.adjoints}
     names = [o.name for o in steps.op.differentiable]
     return {n: unflat(steps.op, n, world.tensors[targets[n]], case.call.leading) for n in names}
