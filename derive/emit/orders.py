@@ -121,6 +121,7 @@ class _Higher:
             kept_lengths=self._lengths(key for key in kept if key not in self._fields(self.first)),
             first=len(self._fields(self.first)),
             flags=self._flags(),
+            keeps=tuple(key[1] for key, _, is_edge in self.kept if key[0] == "tensor" and not is_edge),
             edges=tuple((k, self.first.names.of(x)) for k, x in edges),
         )
 

@@ -6,7 +6,7 @@ to gradients. A JVP is the backward of the same map by the cotangents alone, in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -107,6 +107,17 @@ def of_gradients(op: Op, function: Callable[..., Any], orders: Mapping[str, Any]
         return Answer(autograd([g for g, _ in pairs], leaves, [c for _, c in pairs]))
 
     def mapped(call: Call) -> Answer:
+        names = [o.name for o in call.op.differentiable if PACK in o.axes]  # over `...` alone it is no loop
+        return of_mapped(op, function, names or [o.name for o in call.op.differentiable])(call)
+
+    by_graph = f"{op.name} differentiated twice"
+    return {by_name: double, by_graph: twice, f"{by_graph} and mapped": mapped}
+
+
+def of_mapped(op: Op, function: Callable[..., Any], names: Collection[str]) -> Subject:
+    """Second derivatives by `vmap` over these inputs and cotangents, and what gradients get of these."""
+
+    def subject(call: Call) -> Answer:
         at = [k for k, (o, _) in enumerate(_each(call)) if o.differentiable]
         real = [k for k in at if k < len(op.operands)]
 
@@ -119,15 +130,13 @@ def of_gradients(op: Op, function: Callable[..., Any], orders: Mapping[str, Any]
         def second(cotangents: tuple[Tensor, ...], *several: Tensor) -> tuple[Tensor, ...]:
             return torch.func.vjp(first, *several)[1](cotangents)
 
-        own = [k for k in at if PACK in call.op.operands[k].axes] or at  # of `...` alone it is no loop
-        dims = [0 if k in own else None for k in at]
-        several = [_paired(t, d) for t, d in zip((call.arguments()[k] for k in at), dims, strict=True)]
-        cotangents = tuple(_paired(c, d) for c, d in zip(call.cotangents, dims, strict=False))
+        dims = [0 if o.name in names else None for o, _ in _each(call) if o.differentiable]
+        several = [_paired(call.arguments()[k], d) for k, d in zip(at, dims, strict=True)]
+        cotangents = tuple(map(_paired, call.cotangents, dims))
         found = torch.func.vmap(second, (tuple(dims[: len(cotangents)]), *dims))(cotangents, *several)
         return Answer({call.op.operands[k].name: g[1] for k, g in zip(at, found, strict=True)})
 
-    by_graph = f"{op.name} differentiated twice"
-    return {by_name: double, by_graph: twice, f"{by_graph} and mapped": mapped}
+    return subject
 
 
 def of_tangents(op: Op, function: Callable[..., Any], orders: Mapping[str, Any]) -> dict[str, Subject]:
