@@ -55,13 +55,14 @@ def _mapped(op: Op, name: str, operands: tuple[Operand, ...]) -> Opaque:
 
 
 def _gradients(op: Op, *arguments: Any) -> tuple[Tensor, ...]:
-    """The gradients by autograd of the executed equations, of whose graph they are a part."""
+    """The gradients by autograd of the executed equations, with a graph of their own where one is wanted."""
     given, dys = _parted(op, arguments)
     tensors = {o.name: a for o, a in zip(op.operands, given, strict=True) if o.is_tensor}
     numbers = {o.name: a for o, a in zip(op.operands, given, strict=True) if not o.is_tensor}
     leaves = {o.name: _followed(tensors[o.name]) for o in op.differentiable}
     call = Call(op, leading_of(op, tensors), {**tensors, **leaves}, numbers, tuple(dys))
-    return tuple(autograd(list(executed(call).values()), leaves, dys, again=True).values())
+    wanted = any(isinstance(a, Tensor) and a.requires_grad for a in arguments)
+    return tuple(autograd(list(executed(call).values()), leaves, dys, again=wanted).values())
 
 
 def _followed(t: Tensor) -> Tensor:
@@ -87,17 +88,35 @@ def alone(case: Case) -> Iterator[Case]:
 
 def of_gradients(op: Op, function: Callable[..., Any], orders: Mapping[str, Any]) -> dict[str, Subject]:
     """What gives second derivatives: the double backward by name, `NAME` differentiated twice, and that mapped."""
-    by_name = f"{op.name}_double_backward"
-    forward, double_backward = orders[f"{op.name}_forward"], orders[by_name]
+    by_name, by_graph = f"{op.name}_double_backward", f"{op.name} differentiated twice"
+    double = of_double_backward(op, orders[f"{op.name}_forward"], orders[by_name])
+    return {by_name: double, by_graph: of_twice(op, function), f"{by_graph} and mapped": of_mapped(op, function)}
 
-    def double(call: Call) -> Answer:
+
+def of_tangents(op: Op, function: Callable[..., Any], orders: Mapping[str, Any]) -> dict[str, Subject]:
+    """What gives tangents: the JVP by name, and `NAME` in forward mode."""
+    by_name = f"{op.name}_jvp"
+    direct = of_jvp(op, orders[f"{op.name}_forward"], orders[by_name])
+    return {by_name: direct, f"{op.name} in forward mode": of_forward_mode(op, function)}
+
+
+def of_double_backward(op: Op, forward: Callable[..., Any], double_backward: Callable[..., Any]) -> Subject:
+    """A generated module's `NAME_double_backward`: what cotangents of the outputs get first, then the inputs."""
+
+    def subject(call: Call) -> Answer:
         given, dys = _parted(op, call.arguments())
         *_, saved = forward(*given)
         found = double_backward(*map(_or_none, call.cotangents), *dys, *saved)
         names = [o.name for o in call.op.differentiable]
         return Answer(dict(zip([*names[-len(dys) :], *names[: -len(dys)]], found, strict=True)))
 
-    def twice(call: Call) -> Answer:
+    return subject
+
+
+def of_twice(op: Op, function: Callable[..., Any]) -> Subject:
+    """A forward whose gradients autograd differentiates."""
+
+    def subject(call: Call) -> Answer:
         arguments = [_followed(a) if o.differentiable else a for o, a in _each(call)]
         given, dys = _parted(op, arguments)
         leaves = {o.name: a for o, a in zip(call.op.operands, arguments, strict=True) if o.differentiable}
@@ -106,16 +125,11 @@ def of_gradients(op: Op, function: Callable[..., Any], orders: Mapping[str, Any]
         pairs = [(g, c) for g, c in zip(first, call.cotangents, strict=True) if g is not None and g.requires_grad]
         return Answer(autograd([g for g, _ in pairs], leaves, [c for _, c in pairs]))
 
-    def mapped(call: Call) -> Answer:
-        names = [o.name for o in call.op.differentiable if PACK in o.axes]  # over `...` alone it is no loop
-        return of_mapped(op, function, names or [o.name for o in call.op.differentiable])(call)
-
-    by_graph = f"{op.name} differentiated twice"
-    return {by_name: double, by_graph: twice, f"{by_graph} and mapped": mapped}
+    return subject
 
 
-def of_mapped(op: Op, function: Callable[..., Any], names: Collection[str]) -> Subject:
-    """Second derivatives by `vmap` over these inputs and cotangents, and what gradients get of these."""
+def of_mapped(op: Op, function: Callable[..., Any], names: Collection[str] = ()) -> Subject:
+    """The same by `vmap` over these inputs and cotangents, or over all that have `...`, or over all."""
 
     def subject(call: Call) -> Answer:
         at = [k for k, (o, _) in enumerate(_each(call)) if o.differentiable]
@@ -130,35 +144,42 @@ def of_mapped(op: Op, function: Callable[..., Any], names: Collection[str]) -> S
         def second(cotangents: tuple[Tensor, ...], *several: Tensor) -> tuple[Tensor, ...]:
             return torch.func.vjp(first, *several)[1](cotangents)
 
-        dims = [0 if o.name in names else None for o, _ in _each(call) if o.differentiable]
+        of = [call.op.operands[k] for k in at]
+        over = names or [o.name for o in of if PACK in o.axes] or [o.name for o in of]  # over `...` alone it is no loop
+        dims = [0 if o.name in over else None for o in of]
         several = [_paired(call.arguments()[k], d) for k, d in zip(at, dims, strict=True)]
         cotangents = tuple(map(_paired, call.cotangents, dims))
         found = torch.func.vmap(second, (tuple(dims[: len(cotangents)]), *dims))(cotangents, *several)
-        return Answer({call.op.operands[k].name: g[1] for k, g in zip(at, found, strict=True)})
+        return Answer({o.name: g[1] for o, g in zip(of, found, strict=True)})
 
     return subject
 
 
-def of_tangents(op: Op, function: Callable[..., Any], orders: Mapping[str, Any]) -> dict[str, Subject]:
-    """What gives tangents: the JVP by name, and `NAME` in forward mode."""
-    by_name = f"{op.name}_jvp"
-    forward, jvp = orders[f"{op.name}_forward"], orders[by_name]
+def of_jvp(op: Op, forward: Callable[..., Any], jvp: Callable[..., Any]) -> Subject:
+    """A generated module's `NAME_jvp`."""
 
-    def named(call: Call, found: Any) -> Answer:
-        return Answer(dict(zip((o.name for o in call.op.differentiable), _several(found), strict=True)))
-
-    def direct(call: Call) -> Answer:
+    def subject(call: Call) -> Answer:
         given, _ = _parted(op, call.arguments())
         *_, saved = forward(*given)
-        return named(call, jvp(*map(_or_none, call.cotangents), *saved))
+        return _of_outputs(call, jvp(*map(_or_none, call.cotangents), *saved))
 
-    def forwards(call: Call) -> Answer:
+    return subject
+
+
+def of_forward_mode(op: Op, function: Callable[..., Any]) -> Subject:
+    """A forward by `torch.func.jvp`."""
+
+    def subject(call: Call) -> Answer:
         given, _ = _parted(op, call.arguments())
         real = [k for k, o in enumerate(op.operands) if o.differentiable]
-        of = lambda *own: function(*_put(given, real, own))  # noqa: E731
-        return named(call, torch.func.jvp(of, tuple(given[k] for k in real), call.cotangents)[1])
+        of = lambda *x: function(*_put(given, real, x))  # noqa: E731
+        return _of_outputs(call, torch.func.jvp(of, tuple(given[k] for k in real), call.cotangents)[1])
 
-    return {by_name: direct, f"{op.name} in forward mode": forwards}
+    return subject
+
+
+def _of_outputs(call: Call, found: Any) -> Answer:
+    return Answer(dict(zip((o.name for o in call.op.differentiable), _several(found), strict=True)))
 
 
 def _paired(t: Any, dim: int | None) -> Any:
@@ -181,4 +202,4 @@ def _several(found: Any) -> tuple[Any, ...]:
 
 def _or_none(t: Tensor) -> Tensor | None:
     """A cotangent or a tangent as the functions by name take it: None where it is 0."""
-    return t if bool(t.any()) else None
+    return t if bool(t.any()) or not t.numel() else None
