@@ -32,8 +32,7 @@ Double backward
     grad_C[v, e] = sum(grad_embcat[n', (t', e)] * delta(ix[n', t'], v), over=(n', t'))
     grad_b1[h] = sum(grad_hprebn[n', h], over=n')
     grad_b2[c] = sum(grad_logits[n', c], over=n')
-    ddloss[] = sum(ddlogits[n', c'] * probs[n', c'], over=(c', n')) / size(n) - sum(ddlogits[n', c'] * where(y[n']
-        == c', 1 / size(n), 0), over=(c', n'))
+    ddloss[] = (sum(ddlogits[n', c'] * probs[n', c'], over=(c', n')) - sum(ddlogits[n', y[n']], over=n')) / size(n)
 
 Tangents
     ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i) + sum(tW1[i, h] * embcat[n, i],
@@ -46,8 +45,8 @@ Tangents
         tbnbias[h] - bngain_bnvar_inv[h] * mean_ddhprebn[h])
     ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h) + sum(tW2[h, c] * h[n, h], over=h) + tb2[c]
     sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-    tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
+    mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+    tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
 """
 
 from __future__ import annotations
@@ -275,14 +274,10 @@ def names_step_double_backward(
         if need_ddloss:
             # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
             sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
-            # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-            sum_ddlogits_y = (
-                ddC.new_zeros((n, c))
-                .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-                .sum()
-            )
-            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-            ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
         return (
             ddloss,
             grad_C,
@@ -396,14 +391,10 @@ def names_step_double_backward(
         if need_ddloss:
             # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
             sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
-            # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-            sum_ddlogits_y = (
-                ddC.new_zeros((n, c))
-                .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-                .sum()
-            )
-            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-            ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
         parts.append((ddloss, grad_C, dW1, db1, grad_bngain, grad_bnbias if need_grad_bnbias else None, dW2, db2))
     if ddW1 is not None:
         need_ddloss, need_dC, need_grad_W1, need_db1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
@@ -506,14 +497,10 @@ def names_step_double_backward(
         if need_ddloss:
             # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
             sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
-            # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-            sum_ddlogits_y = (
-                ddW1.new_zeros((n, c))
-                .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-                .sum()
-            )
-            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-            ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
         parts.append((ddloss, dC, grad_W1, db1, grad_bngain, grad_bnbias if need_grad_bnbias else None, dW2, db2))
     if ddb1 is not None:
         need_ddloss, need_dC, need_dW1, need_grad_b1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
@@ -572,14 +559,10 @@ def names_step_double_backward(
         if need_ddloss:
             # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
             sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
-            # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-            sum_ddlogits_y = (
-                ddb1.new_zeros((n, c))
-                .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-                .sum()
-            )
-            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-            ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
         parts.append((ddloss, dC, dW1, grad_b1, grad_bngain if need_grad_bngain else None, grad_bnbias, dW2, db2))
     if ddbngain is not None:
         need_ddloss, need_dC, need_dW1, need_db1, need_grad_bngain, need_dbnbias, need_dW2, need_db2 = (
@@ -655,14 +638,10 @@ def names_step_double_backward(
         if need_ddloss:
             # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
             sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
-            # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-            sum_ddlogits_y = (
-                ddbngain.new_zeros((n, c))
-                .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-                .sum()
-            )
-            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-            ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
         parts.append(
             (
                 ddloss,
@@ -731,14 +710,10 @@ def names_step_double_backward(
         if need_ddloss:
             # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
             sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
-            # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-            sum_ddlogits_y = (
-                ddbnbias.new_zeros((n, c))
-                .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-                .sum()
-            )
-            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-            ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
         parts.append(
             (
                 ddloss,
@@ -801,14 +776,10 @@ def names_step_double_backward(
         if need_ddloss:
             # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
             sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
-            # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-            sum_ddlogits_y = (
-                ddW2.new_zeros((n, c))
-                .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-                .sum()
-            )
-            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-            ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
         parts.append(
             (ddloss, dC, dW1, db1, dbngain if need_dbngain else None, dbnbias if need_dbnbias else None, grad_W2, db2)
         )
@@ -819,7 +790,6 @@ def names_step_double_backward(
         ddloss = dC = dW1 = db1 = dW2 = grad_b2 = None
         n = embcat.shape[0]
         t = ix.shape[1]
-        c = ddb2.shape[0]
         sum_ddb2_probs = probs @ ddb2  # sum_ddb2_probs[n] = sum(ddb2[c] * probs[n, c], over=c)
         if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_dW2 or need_grad_b2:
             # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddb2[c] - sum_ddb2_probs[n])
@@ -853,9 +823,8 @@ def names_step_double_backward(
             grad_b2 = grad_logits.sum(0)  # grad_b2[c] = sum(grad_logits[n, c], over=n)
         if need_ddloss:
             sum_ddb2_probs_2 = sum_ddb2_probs.sum()  # sum_ddb2_probs_2[()] = sum(sum_ddb2_probs[n], over=n)
-            # sum_ddb2_y[()] = sum(1 / size(n) * ddb2[c] * where(eq(y[n], c), 1, 0), over=(c, n))
-            sum_ddb2_y = (ratio_of(1, n) * ddb2[:, None] * ddb2.new_zeros((c, n)).scatter_(0, y.unsqueeze(0), 1)).sum()
-            ddloss = sum_ddb2_probs_2 / n - sum_ddb2_y  # ddloss[()] = sum_ddb2_probs_2[()] / size(n) - sum_ddb2_y[()]
+            mean_ddb2_y = ddb2.index_select(0, y).mean()  # mean_ddb2_y[()] = mean(ddb2[y[n]], over=n)
+            ddloss = sum_ddb2_probs_2 / n - mean_ddb2_y  # ddloss[()] = sum_ddb2_probs_2[()] / size(n) - mean_ddb2_y[()]
         parts.append(
             (ddloss, dC, dW1, db1, dbngain if need_dbngain else None, dbnbias if need_dbnbias else None, dW2, grad_b2)
         )
@@ -897,7 +866,6 @@ def names_step_jvp(
         e = tC.shape[1]
         i = tW1.shape[0]
         n = embcat.shape[0]
-        c = tW2.shape[1]
         # ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i) + sum(tW1[i, h] * embcat[n, i],
         #     over=i) + tb1[h]
         ddhprebn = torch.addmm(tb1, tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e], W1).addmm_(
@@ -920,19 +888,16 @@ def names_step_jvp(
         ddlogits = torch.addmm(tb2, ddh, W2).addmm_(h, tW2)
         # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
         sum_ddlogits_probs = (ddlogits * probs).sum()
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            tC.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-        )
-        # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-        tloss = sum_ddlogits_probs / n - sum_ddlogits_y
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
         return tloss
     parts = []
     if tC is not None:
         e = tC.shape[1]
         i = W1.shape[0]
         n = bnraw.shape[0]
-        c = probs.shape[1]
         h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
         # ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i)
         ddhprebn = tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e] @ W1
@@ -949,16 +914,13 @@ def names_step_jvp(
         ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
         # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
         sum_ddlogits_probs = (ddlogits * probs).sum()
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            tC.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-        )
-        # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-        tloss = sum_ddlogits_probs / n - sum_ddlogits_y
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
         parts.append((tloss,))
     if tW1 is not None:
         n = embcat.shape[0]
-        c = probs.shape[1]
         h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
         ddhprebn = embcat @ tW1  # ddhprebn[n, h] = sum(tW1[i, h] * embcat[n, i], over=i)
         # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
@@ -974,83 +936,64 @@ def names_step_jvp(
         ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
         # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
         sum_ddlogits_probs = (ddlogits * probs).sum()
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            tW1.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-        )
-        # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-        tloss = sum_ddlogits_probs / n - sum_ddlogits_y
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
         parts.append((tloss,))
     if tb1 is not None:
-        n, c = probs.shape
+        n = probs.shape[0]
         h_size = tb1.shape[0]
         ddh = tb1.new_zeros((n, h_size))  # ddh[n, h] = 0
         ddlogits = ddh.to(tb1.dtype) @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
         # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
         sum_ddlogits_probs = (ddlogits * probs).sum()
-        # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddlogits_y = (
-            tb1.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-        )
-        # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-        tloss = sum_ddlogits_probs / n - sum_ddlogits_y
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
         parts.append((tloss,))
     if tbngain is not None:
         n = bnraw.shape[0]
-        c = probs.shape[1]
         one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
         ddbngain_ddh = one_minus_h_squared.mul_(bnraw)  # ddbngain_ddh[n, h] = bnraw[n, h] * one_minus_h_squared[n, h]
         ddh = ddbngain_ddh.mul_(tbngain)  # ddh[n, h] = tbngain[h] * ddbngain_ddh[n, h]
         ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
         # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
         sum_ddlogits_probs = (ddlogits * probs).sum()
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            tbngain.new_zeros((n, c))
-            .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-            .sum()
-        )
-        # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-        tloss = sum_ddlogits_probs / n - sum_ddlogits_y
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
         parts.append((tloss,))
     if tbnbias is not None:
         n = h.shape[0]
-        c = probs.shape[1]
         h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
         ddh = (1 - h_squared).mul_(tbnbias)  # ddh[n, h] = tbnbias[h] * (1 - h_squared[n, h])
         ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
         # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
         sum_ddlogits_probs = (ddlogits * probs).sum()
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            tbnbias.new_zeros((n, c))
-            .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-            .sum()
-        )
-        # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-        tloss = sum_ddlogits_probs / n - sum_ddlogits_y
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
         parts.append((tloss,))
     if tW2 is not None:
         n = h.shape[0]
-        c = tW2.shape[1]
         ddlogits = h @ tW2  # ddlogits[n, c] = sum(tW2[h, c] * h[n, h], over=h)
         # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
         sum_ddlogits_probs = (ddlogits * probs).sum()
-        # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddlogits_y = (
-            tW2.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-        )
-        # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-        tloss = sum_ddlogits_probs / n - sum_ddlogits_y
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
         parts.append((tloss,))
     if tb2 is not None:
-        c = tb2.shape[0]
         n = probs.shape[0]
         sum_probs = probs.sum(0)  # sum_probs[c] = sum(probs[n, c], over=n)
         sum_ddb2_probs = (tb2 * sum_probs).sum()  # sum_ddb2_probs[()] = sum(tb2[c] * sum_probs[c], over=c)
-        # sum_ddb2_y[()] = sum(1 / size(n) * tb2[c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddb2_y = (ratio_of(1, n) * tb2[:, None] * tb2.new_zeros((c, n)).scatter_(0, y.unsqueeze(0), 1)).sum()
-        tloss = sum_ddb2_probs / n - sum_ddb2_y  # tloss[()] = sum_ddb2_probs[()] / size(n) - sum_ddb2_y[()]
+        mean_ddb2_y = tb2.index_select(0, y).mean()  # mean_ddb2_y[()] = mean(tb2[y[n]], over=n)
+        tloss = sum_ddb2_probs / n - mean_ddb2_y  # tloss[()] = sum_ddb2_probs[()] / size(n) - mean_ddb2_y[()]
         parts.append((tloss,))
     return added(1, *parts)[0]
 
