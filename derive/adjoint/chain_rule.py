@@ -248,8 +248,11 @@ def local_of(equation: Equation, read: At, powers_from_output: bool = True) -> E
 def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, inside: Inside) -> Expr:
     """A derivative that is 0 but at the place that an index names, with a delta: it is read there, or added there.
 
-    That is a place where something is read by it, or all that is asked of it is which: another may lie outside.
+    That is a place where something is read by it, or all that is asked of it is which: another may lie outside. Of a
+    sum, each term.
     """
+    if isinstance(local, Add):
+        return Add(*(_at_its_place(term, read, summed, ranges, inside) for term in local.args))
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)

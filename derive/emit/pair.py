@@ -75,6 +75,8 @@ class Printed:
 class Pair:
     """A forward and its backward as functions, and the tuple that goes between them."""
 
+    width = LINE_LENGTH
+
     def __init__(
         self, d: Derivation, names: Names, forward: Program, backward: Program, kept: tuple[str, ...], title: str,
         forward_name: str, backward_name: str, fuse: bool = True,
@@ -174,7 +176,7 @@ class Pair:
         result = results[0] if len(results) == 1 else f"{kind}({', '.join(results)})"
         return Function(
             name, takes, kind, f"{said}, from {listed(self.cotangents)} and what the forward saved.",
-            (*first, *self.head, *commented(lines), *self.zeros(), f"return {result}"),
+            (*first, *self.head, *commented(lines, self.width), *self.zeros(), f"return {result}"),
         )  # fmt: skip
 
     @property
@@ -308,16 +310,16 @@ def length_said(formula: Expr) -> str:
     return re.sub(r'math\.prod\((s\["[^"]*"\])\)', r"\1", code)
 
 
-def commented(lines: Iterable[Line]) -> Iterator[str]:
+def commented(lines: Iterable[Line], width: int = LINE_LENGTH) -> Iterator[str]:
     """Lines with their equations behind them, or before them where there is no room."""
     for line in lines:
         behind, indent = f"{line.code}  # {line.note}", line.code[: len(line.code) - len(line.code.lstrip())]
-        if line.note and len(behind) + 4 <= LINE_LENGTH:
+        if line.note and len(behind) + 4 <= width:
             yield behind
             continue
         if line.note and len(line.note) <= LONGEST_NOTE:
             whole = re.sub(r"\[[^]]*\]", lambda index: index[0].replace(" ", _NO_BREAK), line.note)
             first = f"{indent}# "
-            wrapped = wrap(whole, LINE_LENGTH - 4, initial_indent=first, subsequent_indent=f"{first}    ")
+            wrapped = wrap(whole, width - 4, initial_indent=first, subsequent_indent=f"{first}    ")
             yield from (part.replace(_NO_BREAK, " ") for part in wrapped)
         yield line.code
