@@ -8,12 +8,12 @@ instruction is to add a row: `tests/derive/backends/test_instructions.py` holds 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from derive.backends.code import Code, Field, Text, call
-from derive.facts.instances import is_evaluated
+from derive.facts.instances import is_evaluated, of_numbers
 from derive.ir.nodes.arithmetic import ONE, multiplied
 from derive.ir.nodes.walking import bottom_up, node_axes, walk
 from derive.ir.program import AxisValue, Call, Node, Num, Reduce, Scal
@@ -79,6 +79,11 @@ class Instruction:
     def scalars(self) -> tuple[str, ...]:
         """The variables that are numbers."""
         return tuple(self.numbers.split())
+
+    @cached_property
+    def of_numbers(self) -> Callable[..., float | None]:
+        """What its first result is of numbers for its tensors and scalars, and of all of them along each axis."""
+        return of_numbers(self.meaning.split(";")[0], (*self.tensors, *self.scalars), self.axes)
 
     @property
     def of_a_backward(self) -> bool:
