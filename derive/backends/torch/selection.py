@@ -202,7 +202,7 @@ def _calls(
     numerals = [_Part(n, places) for n in numbers]
     for row in rows:
         kinds = [[p for p in parts if _may_stand(v, row, p.node, pair)] for v in row.tensors]
-        kinds += [numerals] * len(row.scalars)
+        kinds += [[p for p in numerals if _is_taken(v, row, p.node)] for v in row.scalars]
         for axes in product(own.values(), repeat=len(row.axes)):
             for some in islice(product(*kinds), _MOST):
                 if _may_mean(row, some, axes, here):
@@ -275,6 +275,11 @@ def _with_results(
 def _may_stand(variable: str, row: Instruction, node: Node, pair: _Pair) -> bool:
     """Whether a variable may be this: of what a backward calls, `g` alone depends on cotangents."""
     return not row.of_a_backward or (variable == "g") == (not pair.behind_cotangents.isdisjoint(reads(node)))
+
+
+def _is_taken(variable: str, row: Instruction, number: Node) -> bool:
+    """Whether a call takes a number: a caller's may be any."""
+    return variable not in row.above_0.split() or (isinstance(number, Num) and number.value > 0)
 
 
 def _parts(node: Node, own: Mapping[str, str], real: Collection[str]) -> Iterator[Node]:
