@@ -1,8 +1,10 @@
 """`python -m tests.mutation.engine --count 100 --seed 0`: mistakes in the engine itself, and what catches each.
 
 A mutant is one condition turned round, one sign, number or order changed in a function of the rooms between the
-notation and the backends. It is caught where a spec of the corpus that runs the function is derived otherwise than the
-record says, or not at all; else where a test of its room fails. A run that was cut off goes on.
+notation and the backends. First every spec of the corpus is read and derived once, and what is to be spoiled is
+evaluated both ways there: a spec in which the two are the same at every turn cannot tell the mutant. Of the others it
+is caught where one is derived otherwise than the record says, or not at all; else where a test of its room fails. A run
+that was cut off goes on.
 """
 
 from __future__ import annotations
@@ -17,16 +19,17 @@ import json
 import os
 import pkgutil
 import random
+import runpy
 import signal
 import subprocess
 import sys
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import typer
@@ -36,6 +39,8 @@ from sympy.core.cache import clear_cache
 import derive
 from derive.emit import render
 from derive.errors import DeriveError
+from derive.ir.equations import Op
+from derive.notation.spec import OpCall
 from derive.pipeline import derive_op
 from tests.corpus import Spec, corpus
 from tests.corpus.measured import counted, functions_of
@@ -64,6 +69,17 @@ class Mutant:
     @property
     def room(self) -> str:
         return self.module.split(".")[1]
+
+
+class _TooLongError(Exception):
+    pass
+
+
+# What a mistake may lead to.
+_WHATEVER = (
+    DeriveError, _TooLongError, ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError,
+    RuntimeError, StopIteration, TypeError, ValueError,
+)  # fmt: skip
 
 
 # --- making mistakes ------------------------------------------------------------------------------------------------
@@ -111,13 +127,19 @@ def _tree(function: FunctionType) -> ast.FunctionDef:
 
 def _spoiled(function: FunctionType) -> Iterator[tuple[ast.FunctionDef, str]]:
     """A function's tree with each mistake in turn, and the line that has it."""
+    for tree, _, said in _spoils(function):
+        yield tree, said
+
+
+def _spoils(function: FunctionType) -> Iterator[tuple[ast.FunctionDef, ast.AST, str]]:
+    """A function's tree with each mistake in turn, where it stands, and the line that has it."""
     count = sum(1 for n in _nodes(_tree(function)) for _ in _mistakes(n))
     for k in range(count):
         tree = _tree(function)
         node, make = [(n, m) for n in _nodes(tree) for m in _mistakes(n)][k]
         before = ast.unparse(node).splitlines()[0]
         make()
-        yield tree, f"{before} -> {ast.unparse(node).splitlines()[0]}"
+        yield tree, node, f"{before} -> {ast.unparse(node).splitlines()[0]}"
 
 
 def _functions() -> dict[tuple[str, str], FunctionType]:
@@ -139,6 +161,70 @@ def mutants() -> list[Mutant]:
         for (module, name), function in sorted(_functions().items())
         for k, (_, said) in enumerate(_spoiled(function))
     ]
+
+
+@contextmanager
+def evaluated_both_ways(drawn: Sequence[Mutant]) -> Iterator[set[str]]:
+    """The engine unspoiled, and the mutants whose spoiled place has been evaluated to another value."""
+    told: set[str] = set()
+
+    def tell(key: str, value: Any, spoiled: Callable[[], Any]) -> Any:
+        try:
+            other = spoiled()
+        except _WHATEVER:
+            other = tell
+        if key not in told and (type(other) is not type(value) or other != value):
+            told.add(key)
+        return value
+
+    functions = _functions()
+    before = {key: functions[key].__code__ for key in {(m.module, m.function) for m in drawn}}
+    for key, code in before.items():
+        own = [m for m in drawn if (m.module, m.function) == key]
+        space: dict[str, Any] = {}
+        module = ast.fix_missing_locations(ast.Module([_both_ways(functions[key], own)], []))
+        functions[key].__globals__["_tell_apart"] = tell
+        exec(compile(module, code.co_filename, "exec"), functions[key].__globals__, space)
+        functions[key].__code__ = space[key[1]].__code__
+    try:
+        yield told
+    finally:
+        for key, code in before.items():
+            functions[key].__code__ = code
+        _forget()
+
+
+def _both_ways(function: FunctionType, drawn: Sequence[Mutant]) -> ast.FunctionDef:
+    """A function's tree in which each mutant's place is `_tell_apart(key, value, lambda: spoiled value)`."""
+    tree = _tree(function)
+    places = [node for node in _nodes(tree) for _ in _mistakes(node)]
+    spoiled = [list(_spoils(function))[m.number][1] for m in drawn]
+    put: dict[ast.AST, list[tuple[str, ast.expr]]] = defaultdict(list)
+    for mutant, other in zip(drawn, spoiled, strict=True):
+        place = places[mutant.number]
+        put[_value_of(place)].append((mutant.key, _value_of(other)))
+
+    class Wrapped(ast.NodeTransformer):
+        def visit(self, node: ast.AST) -> Any:
+            if isinstance(node, ast.match_case):  # a pattern is no expression
+                node.body = [self.visit(n) for n in node.body]
+                return node
+            made: Any = self.generic_visit(node)
+            for key, other in put.get(node, ()):
+                thunk = ast.Lambda(ast.arguments([], [], None, [], [], None, []), other)
+                made = ast.Call(ast.Name("_tell_apart", ast.Load()), [ast.Constant(key), made, thunk], [])
+            return made
+
+    wrapped = Wrapped().visit(tree)
+    assert isinstance(wrapped, ast.FunctionDef)
+    return wrapped
+
+
+def _value_of(place: ast.AST) -> Any:
+    """What is evaluated at a mistake's place: the condition of an `if`, the value of a `return`, else itself."""
+    if isinstance(place, ast.If | ast.IfExp):
+        return place.test
+    return place.value if isinstance(place, ast.Return) else place
 
 
 @contextmanager
@@ -170,37 +256,39 @@ def _forget() -> None:
 # --- catching them --------------------------------------------------------------------------------------------------
 
 
-def _runs() -> dict[tuple[str, str], list[str]]:
-    """The specs of the corpus that run each function, the shortest first; known from an earlier run."""
-    path = RUNS / "ran.json"
-    if not path.exists():
-        codes: dict[CodeType, tuple[str, str]] = {f.__code__: key for key, f in _functions().items()}
-        found: dict[str, list[str]] = defaultdict(list)
-        for spec in track(sorted(corpus(), key=lambda s: len(s.op.equations)), "what each spec runs"):
-            ran: set[CodeType] = set()
-            _forget()
-            sys.setprofile(lambda frame, event, _, ran=ran: ran.add(frame.f_code) if event == "call" else None)
-            try:
-                derive_op(spec.op)
-            except DeriveError:
-                continue  # one that is refused
-            finally:
-                sys.setprofile(None)
-            for code in ran & codes.keys():
-                found[" ".join(codes[code])].append(spec.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found), encoding="utf-8")
-    known: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
-    return {(module, name): names for key, names in known.items() for module, name in (key.split(" "),)}
+def _told_apart(drawn: Sequence[Mutant]) -> dict[str, list[str]]:
+    """By mutant: the specs in which what it spoils has another value, those of few equations first; kept on disk."""
+    digest = hashlib.sha256("\n".join(m.key for m in drawn).encode()).hexdigest()[:16]
+    path = RUNS / f"told_apart_{digest}.json"
+    known: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with evaluated_both_ways(drawn) as told:
+        for spec in track(sorted(corpus(), key=lambda s: len(s.op.equations)), "what each spec tells apart"):
+            if spec.name not in known:
+                told.clear()
+                _forget()
+                with suppress(DeriveError):  # one that is refused, and says so
+                    render(derive_op(_read_anew(spec)))
+                known[spec.name] = sorted(told)
+                path.write_text(json.dumps(known), encoding="utf-8")
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, keys in known.items():
+        for key in keys:
+            found[key].append(name)
+    return found
+
+
+def _read_anew(spec: Spec) -> Op:
+    """The op, read again by the engine as it is now."""
+    folder = {"catalogue": "derive/ops", "unseen": "tests/unseen"}.get(spec.family.split("/")[0], "tests/corpus/specs")
+    written = runpy.run_path(str(ROOT / folder / Path(spec.op.source).name))
+    op: Op = next(v.op for v in written.values() if isinstance(v, OpCall) and v.op.name == spec.name)
+    return op
 
 
 def _spread(names: list[str]) -> list[str]:
     """Short and long ones of these, the shortest first."""
     return names[:: -(-len(names) // MOST_SPECS) or 1]
-
-
-class _TooLongError(Exception):
-    pass
 
 
 def by_the_record(mutant: Mutant, specs: Sequence[Spec]) -> str:
@@ -215,9 +303,8 @@ def by_the_record(mutant: Mutant, specs: Sequence[Spec]) -> str:
             signal.alarm(MOST_SECONDS)
             try:
                 same = _is_as_recorded(spec)
-            except (DeriveError, _TooLongError, ArithmeticError, AssertionError, AttributeError, LookupError,
-                    NameError, RecursionError, RuntimeError, StopIteration, TypeError, ValueError):  # fmt: skip
-                same = False  # whatever a mistake leads to
+            except _WHATEVER:
+                same = False
             finally:
                 signal.alarm(0)
             if not same:
@@ -226,8 +313,8 @@ def by_the_record(mutant: Mutant, specs: Sequence[Spec]) -> str:
 
 
 def _is_as_recorded(spec: Spec) -> bool:
-    """Whether a spec's functions and counts are those of the record."""
-    before, d = recorded(spec), derive_op(spec.op)
+    """Whether a spec, read anew, has the functions and counts of the record."""
+    before, d = recorded(spec), derive_op(_read_anew(spec))
     assert before is not None
     lines = functions_of(render(d), spec.name)
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
@@ -255,8 +342,9 @@ def tested(given: str, folder: str) -> None:
 
 def main(count: int = 100, seed: int = 0, out: Path = RUNS / "engine.jsonl") -> None:
     """Draw mutants, and print what catches each, and those that nothing does."""
-    specs, runs = {s.name: s for s in corpus()}, _runs()
+    specs = {s.name: s for s in corpus()}
     drawn = random.Random(seed).sample(mutants(), count)
+    tells = _told_apart(drawn)
     known = {}
     if out.exists():
         known = {line["key"]: line["caught"] for line in map(json.loads, out.read_text(encoding="utf-8").splitlines())}
@@ -269,7 +357,7 @@ def main(count: int = 100, seed: int = 0, out: Path = RUNS / "engine.jsonl") -> 
 
     left = []
     for mutant in track([m for m in drawn if m.key not in known], "over the corpus"):
-        by = by_the_record(mutant, [specs[n] for n in _spread(runs.get((mutant.module, mutant.function), []))])
+        by = by_the_record(mutant, [specs[n] for n in _spread(tells.get(mutant.key, []))])
         if by:
             note(mutant, f"record: {by}")
         else:

@@ -52,6 +52,13 @@ def one_pixel(f, x: tensor[c, h, w], i: index(h)[()], j: index(w)[()]):
     return f.y
 
 
+@op
+def behind_a_place(f, x: tensor[n, m, v, t], to: index(v)[n]):
+    f.z[n, m, v, t] = x[n, m, v, t] ** 2
+    f.y[n, t] = f.z[n, 0, to[n], t] * x[n, 1, to[n], t]
+    return f.y
+
+
 def integers(high, *shape):
     return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(2))
 
@@ -73,6 +80,7 @@ CASES = [
     (pixels, lambda x, i, j: x[:, i, j] ** 2, (R(3, 30, 40).mT, *MANY)),
     (pixels, lambda x, i, j: x[:, i, j] ** 2, (R(3, 0, 30), ROWS[:0], OTHER[:0])),
     (grid, lambda x, i, j: x[i[:, None], j] ** 2, (R(40, 30, 2), MANY[0][:50], MANY[1][:60])),
+    (behind_a_place, lambda x, to: (x[:, 0] ** 2 * x[:, 1])[range(7), to], (R(7, 2, 5, 3), ROWS)),
     (one_pixel, lambda x, i, j: x[:, i, j] ** 2, (R(5000, 4, 3), torch.tensor(3), torch.tensor(2))),
 ]
 

@@ -30,7 +30,8 @@ def gathered(stored: Value, node: Read, sizes: Sizes, value: Print, order: Dims 
     if plain and fixed and not any(map(is_pack, plain)):  # at one place of a dimension is a view
         pieces = [as_code(sizes.number(i.offset)) if k in fixed else ALL for k, i in enumerate(node.index)]  # type: ignore[union-attr]
         rest = replace(node, index=tuple(i for k, i in enumerate(node.index) if k not in fixed))
-        return gathered(stored.at(*subscript(pieces)), rest, sizes, value, order)
+        dims = tuple(d for k, d in enumerate(stored.dims) if k not in fixed)
+        return gathered(stored.at(*subscript(pieces), dims=dims), rest, sizes, value, order)
     run = rows_chosen(node.index)
     if run and run.start == 0 and len(node.index) - len(run) == 1:
         return _merged_rows(stored, node, run, sizes, value)
