@@ -101,6 +101,9 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Calla
     `scanned` has sums and maxima up to a place as such.
     """
     op = d.op
+    if op.recurrences:
+        r = op.recurrences[0]
+        return torch_only(op, f"the CPU backend has no loop for the recurrence of {r.state} along {r.axis}")
     integers = frozenset(o.name for o in op.operands if o.kind == "index")
     conditions = frozenset(c.name for c in d.conditions)
     whole = with_gradients(d)
