@@ -7,25 +7,31 @@ cotangents, so that the tangent map (JVP) is its adjoint by them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from functools import lru_cache
+from typing import Any
 
-from sympy import Expr, Mul
+from sympy import Basic, Expr, Mul
 
+from derive.adjoint.chain_rule import Adjoint, Contribution, Cotangent, Stepwise
 from derive.catalogue import load_text
+from derive.collapse.chain import Step
+from derive.collapse.search import Closed
 from derive.ir.equations import Op, Operand
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.leftovers import given_what_it_reads, made_otherwise, without_copies, without_unread
 from derive.ir.nodes.substituting import under_names
 from derive.ir.nodes.walking import walk
-from derive.ir.program import CONDITIONS, Call, Node, Program, SizeOf, base
+from derive.ir.program import CONDITIONS, Call, Carry, Node, Program, SizeOf, base
 from derive.ir.terms.axes import PACK_NAME, Axis, Size
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.names import free_name
+from derive.ir.words import listed
 from derive.notation.printed import Printable, own_axes, spec_file
 from derive.pipeline import Derivation, derivation_of
+from derive.schedule.definitions import Definition
 
 
 @lru_cache(maxsize=256)
@@ -53,7 +59,7 @@ def specs(d: Derivation) -> str:
 def backward(d: Derivation) -> Printable:
     """`NAME_backward`: from cotangents and saved tensors, and inputs that only tell a length, to the gradients."""
     program = replace(d.backward, name=f"{d.op.name}_backward")
-    operands = [_operand(d, name, axes) for name, axes in program.given]
+    operands = [_operand(d, name, axes) for name, axes in program.given if name not in program.carried]
     operands += [o for o in d.op.operands if o.name in program.scalars]
     operands += _telling(d.op, {base(a) for o in operands for a in map(str, o.axes)}, _axes(program, operands))
     return Printable(program, tuple(operands), lengths(d.named))
@@ -94,18 +100,31 @@ def _tangents(d: Derivation, only: str = "") -> Derivation:
         given=tuple((names.get(n, n), axes) for n, axes in own.backward.given),
         statements=tuple(under_names(s, names) for s in own.backward.statements),
         returns=tuple(names.get(n, n) for n in own.backward.returns),
+        carries=tuple(c.under(names) for c in own.backward.carries),
     )
-    cotangents = tuple(replace(c, target=Tensor(names[c.target.name])) for c in own.steps.cotangents)
-    adjoints = tuple(
-        replace(a, target=Tensor(names[a.target.name])) if a.target.name in names else a for a in own.steps.adjoints
-    )
-    steps = replace(own.steps, cotangents=cotangents, adjoints=adjoints)
-    return replace(own, steps=steps, backward=backward)
+    steps, closed = _called(own.steps, names), _called(own.closed, names)
+    return replace(own, steps=steps, closed=closed, backward=backward)
+
+
+def _called(value: Any, names: Mapping[str, str]) -> Any:
+    """What was derived, with other names for these tensors."""
+    if isinstance(value, Basic):
+        return value.xreplace({t: Tensor(names[t.name]) for t in value.atoms(Tensor) if t.name in names})
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, tuple):
+        return tuple(_called(v, names) for v in value)
+    if not isinstance(value, Stepwise | Cotangent | Adjoint | Contribution | Closed | Definition | Step):
+        return value
+    return replace(value, **{f.name: _called(getattr(value, f.name), names) for f in fields(value)})
 
 
 def forward_mode(d: Derivation, only: str = "") -> Derivation:
     """The tangent map as a backward of what the op's own forward keeps, and of inputs; of `only` one's tangent."""
-    return _from_what_is_kept(_tangents(d, only), d)
+    own = _tangents(d, only)
+    given = listed([name for name, _ in _cotangents(d)])
+    doc = f"Linear in {given}, so that its backward by the cotangents is the tangent map of {d.op.name}."
+    return _from_what_is_kept(replace(own, op=replace(own.op, doc=doc)), d)
 
 
 def double_backward(d: Derivation, only: str = "") -> Derivation:
@@ -119,7 +138,9 @@ def double_backward(d: Derivation, only: str = "") -> Derivation:
     by_name = {o.name: o for o in own.op.operands}
     cotangents = [name for name, _ in _cotangents(d)]
     operands = (*(by_name[n] for n in cotangents), *(o for o in own.op.operands if o.name not in cotangents))
-    own = replace(own, op=replace(own.op, operands=operands), backward=replace(own.backward, returns=returns))
+    doc = f"The map from inputs and cotangents to gradients, whose backward is the double backward of {d.op.name}."
+    op = replace(own.op, operands=operands, doc=doc)
+    own = replace(own, op=op, backward=replace(own.backward, returns=returns))
     return _from_what_is_kept(_without_zeros(own), d, cotangents)
 
 
@@ -152,10 +173,13 @@ def _from_what_is_kept(own: Derivation, d: Derivation, always: Collection[str] =
     first = [name for name, _ in _cotangents(own)]
     statements = (*before, *after)
     given = [n for n in axes if n not in first and n not in {s.name for s in statements}]
-    program = replace(own.backward, given=tuple((n, axes[n]) for n in (*first, *given)), statements=statements)
+    carries = _both(own.forward.carries, own.backward.carries, {n: names[n] for n in again})
+    program = replace(
+        own.backward, given=tuple((n, axes[n]) for n in (*first, *given)), statements=statements, carries=carries
+    )
     program = without_copies(replace(program, scalars=_scalars(own)))
     backward = given_what_it_reads(program, first, given, axes, program.scalars, always)
-    kept = [n for n, _ in backward.given[len(first) :]]
+    kept = [n for n, _ in backward.given[len(first) :] if n not in backward.carried]
     forward = without_unread(replace(own.forward, returns=(*own.op.outputs, *kept)))
     conditions = {c.name: c for c in (*d.conditions, *own.conditions)}
     return replace(own, forward=forward, backward=backward, conditions=tuple(conditions.values()))
@@ -178,6 +202,7 @@ def _cotangents(d: Derivation) -> list[tuple[str, tuple[str, ...]]]:
 def _joined(d: Derivation, backward: Program, name: str, operands: tuple[Operand, ...]) -> Program:
     """The forward and a backward as one program of these operands, without what nothing reads."""
     given, known = {**dict(d.forward.given), **dict(backward.given)}, [o.name for o in operands if o.is_tensor]
+    known += sorted(d.forward.carried | backward.carried)
     return without_unread(
         replace(
             backward,
@@ -185,8 +210,14 @@ def _joined(d: Derivation, backward: Program, name: str, operands: tuple[Operand
             given=tuple((n, given[n]) for n in known if n in given),
             scalars=_scalars(d),
             statements=(*d.forward.statements, *backward.statements),
+            carries=_both(d.forward.carries, backward.carries, {}),
         )
     )
+
+
+def _both(first: tuple[Carry, ...], second: tuple[Carry, ...], names: Mapping[str, str]) -> tuple[Carry, ...]:
+    """What two programs carry, one behind the other; `names` are those under which the second makes something else."""
+    return tuple(dict.fromkeys((*first, *(c.under(names) for c in second))))
 
 
 def _read(p: Printable, d: Derivation) -> Op:

@@ -6,7 +6,7 @@ The local derivative is scalar calculus (`calculus.py`); the rest is index bookk
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sympy import Add, Derivative, Expr, Mul, S
@@ -78,6 +78,13 @@ class Stepwise:
     cotangents: tuple[Cotangent, ...]
     adjoints: tuple[Adjoint, ...]
     sums: tuple[tuple[str, tuple[str, ...]], ...] = ()  # adjoints that are added up in parts, and these, by name
+    carried: tuple[Cotangent, ...] = ()  # of states and of starts, which recurrences give
+
+    @property
+    def cut(self) -> Stepwise:
+        """The same of the op without its recurrences, which is given these as well."""
+        own = {c.of: c for c in (*self.cotangents, *self.carried)}
+        return replace(self, op=self.op.cut, cotangents=tuple(own[o] for o in self.op.cut.outputs), carried=())
 
     @cached_property
     def by_name(self) -> dict[str, Adjoint]:
@@ -86,7 +93,7 @@ class Stepwise:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.op, self.cotangents, self.adjoints, self.sums))
+        return hash((self.op, self.cotangents, self.adjoints, self.sums, self.carried))
 
     def __hash__(self) -> int:
         """Of what is known of a backward by caches, which ask for it at every step of a search."""
@@ -241,8 +248,11 @@ def local_of(equation: Equation, read: At, powers_from_output: bool = True) -> E
 def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, inside: Inside) -> Expr:
     """A derivative that is 0 but at the place that an index names, with a delta: it is read there, or added there.
 
-    That is a place where something is read by it, or all that is asked of it is which: another may lie outside.
+    That is a place where something is read by it, or all that is asked of it is which: another may lie outside. Of a
+    sum, each term.
     """
+    if isinstance(local, Add):
+        return Add(*(_at_its_place(term, read, summed, ranges, inside) for term in local.args))
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)

@@ -27,8 +27,8 @@ from derive.notation.spec import op
 from derive.notation.values import expression
 
 __all__ = [
-    "amax", "amin", "axes", "concat", "constant", "delta", "derivative", "eq", "index", "length", "mean", "ne", "oo",
-    "op", "pi", "scalar", "size", "sum", "tensor", "where", *WORDS,
+    "amax", "amin", "axes", "clamp", "concat", "constant", "delta", "derivative", "eq", "index", "length", "mean", "ne",
+    "oo", "op", "pi", "scalar", "size", "sum", "tensor", "where", *WORDS,
 ]  # fmt: skip
 
 # --- axes and annotations ---------------------------------------------------------------------------------
@@ -143,6 +143,19 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
     if not isinstance(condition, Boolean) or isinstance(condition, Symbol):
         raise DeriveError(f"{condition} is no condition", fix=f"compare it with something: ne({condition}, 0)")
     return Where(condition, *(BELOW_ALL if x == -oo else x for x in (expression(a), expression(b))))
+
+
+def clamp(x: Any, low: Any = None, high: Any = None) -> Expr:
+    """`x`, no less than `low` and no more than `high`; the whole gradient flows at its ends, as in `torch.clamp`."""
+    if low is None and high is None:
+        raise DeriveError("clamp() has no end", fix="write clamp(x, -1, 1), clamp(x, low=-1) or clamp(x, high=1)")
+    value = element = expression(x)
+    least, most = (None if end is None else expression(end) for end in (low, high))
+    if least is not None and most is not None and (least > most) == True:  # noqa: E712 - of SymPy's truth values
+        raise DeriveError(f"clamp(…, {low}, {high}): its low end is above its high one", fix="exchange them")
+    if least is not None:
+        value = where(element < least, least, value)
+    return value if most is None else where(element > most, most, value)
 
 
 def eq(a: Any, b: Any) -> Any:

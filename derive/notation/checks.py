@@ -23,6 +23,7 @@ from derive.ir.terms.indices import Merge, Prefix
 from derive.ir.terms.reductions import Reduce, TakenFirst
 from derive.ir.terms.windows import affine, is_window
 from derive.notation.constants import check_constant
+from derive.notation.recurrences import unstarted
 from derive.notation.values import expression
 from derive.primitives import meaning, row
 
@@ -241,11 +242,14 @@ def check_read(
 
 
 def _not_defined(at: At, known: list[str], equation: str) -> DeriveError:
+    if (error := unstarted(at, equation)) is not None:
+        return error
     if at.name == equation:
         return DeriveError(
             f"{at.name} is read by its own equation",
             equation=equation,
-            fix="give each step a name of its own; recurrences are no part of the notation",
+            fix="give each step a name of its own, or carry it along an axis: read f.h[…, t - 1], and write its start, "
+            "f.h[…, -1] = …, first",
         )
     close = get_close_matches(at.name, known, 1)
     hint = f"did you mean {close[0]}?" if close else f"define {at.name} in an equation before this one"

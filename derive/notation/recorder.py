@@ -14,7 +14,7 @@ from derive.adjoint.jacobian import Derived, Known, derivative_of
 from derive.errors import DeriveError
 from derive.facts.interpreter import facts_by, signs
 from derive.facts.lengths.sizes import closed, size_of, told
-from derive.ir.equations import Equation, Op, Operand
+from derive.ir.equations import Equation, Op, Operand, Recurrence
 from derive.ir.terms.axes import Axis, Rest, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
@@ -34,6 +34,7 @@ from derive.notation.handles import Handle
 from derive.notation.mistakes import hidden_axis
 from derive.notation.questions import unwatched
 from derive.notation.recorded import as_recorded, may_be_infinite, unsigned
+from derive.notation.recurrences import States, carried_operand, check_steps, starts_at
 from derive.notation.sums_first import Written, groupings
 from derive.notation.values import expression
 from derive.notation.wrapped import Around, Wrapped, around, wrapped
@@ -62,6 +63,29 @@ class Recorder:
     derived: Derived = field(default_factory=Derived)  # by `derivative`, for those that ask again
     entries: set[str] = field(default_factory=set)  # equations that `derivative` has made, without the spec's names
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
+    called: list[tuple[Recurrence, ...]] = field(default_factory=list)  # those of each op that is called
+
+    def __post_init__(self) -> None:
+        self.states = States(self._carry)
+
+    def _carry(self, name: str, axes: tuple[Axis, ...]) -> Operand:
+        """An operand that a recurrence carries; an author's tensor of its name comes first."""
+        made = carried_operand(free_name(name, self.taken), axes)
+        self._hold_carried(made)
+        return made
+
+    def _hold_carried(self, made: Operand) -> None:
+        self.operands[made.name], self.tensors[made.name] = made, (made.tensor, made.axes)
+        self.invented.add(made.name)
+
+    def recurrences(self) -> tuple[Recurrence, ...]:
+        """Those that the spec writes, and those of the ops that it calls. Raises DeriveError where one is none."""
+        try:
+            own = self.states.recurrences(self.equations)
+            check_steps(self.equations, [own, *self.called])
+            return tuple(r for each in (own, *self.called) for r in each)
+        except DeriveError as error:
+            raise error.within(self.name) from None
 
     @property
     def ranges(self) -> dict[str, Axis]:
@@ -76,6 +100,12 @@ class Recorder:
     def read(self, name: str, key: tuple[Expr, ...]) -> Expr | Boolean:
         if name in self.conditions:
             return self._asked(name, key)
+        if name in self.states.found:
+            with unwatched():
+                carried = self.states.read(name, key)
+            if carried is not None:
+                self.written.append(carried)
+                return carried
         known = self.tensors.get(name)
         if known and len(known[1]) == len(key):
             key = tuple(from_the_end(At(known[0], *key), i, d) for i, d in zip(key, known[1], strict=True))
@@ -161,6 +191,7 @@ class Recorder:
                 check_derivative(y, x)
                 for read in (y, x):
                     self._check_reads(read, "")
+                self._check_no_state(y, x)
                 put = self._in_all_digits([at.name for at in (y, x) if at.name not in self.operands])
                 y, x = (At(put.get(at.name, at.tensor), *at.index) for at in (y, x))
                 equations = unguarded(self.equations, guards_of_places)
@@ -169,6 +200,17 @@ class Recorder:
                 return found.xreplace({e.target: unsigned(e, self.infinite) for e in self.equations})
         except DeriveError as error:
             raise error.within(self.name) from None
+
+    def _check_no_state(self, y: At, x: At) -> None:
+        """Refuse the derivative of what a recurrence makes, to which every place before it adds."""
+        read = {y.name} - {x.name}
+        for e in reversed(self.equations):
+            read |= {at.name for at in e.reads} - {x.name} if e.name in read else set()
+        if any(self.operands[name].carried for name in read & self.operands.keys()):
+            raise DeriveError(
+                f"derivative({y}, {x}) goes through a recurrence, of which a spec has none yet",
+                fix="take it of what reads no state, or of one step: by the state one place earlier",
+            )
 
     def _in_all_digits(self, names: list[str]) -> dict[str, Tensor]:
         """The tensors that stand for those of these names where a spec's own formulas overflow or lose digits.
@@ -228,7 +270,17 @@ class Recorder:
             with unwatched():
                 known = {unsigned(e, self.infinite): e.target for e in self.equations}
                 found = expression(value)
+                if name in self.invented and name in self.operands:  # what is carried has a name of the author's
+                    old, new = self.tensors[name][0], free_name(name, self.taken)
+                    self._swap({name: new})
+                    found = found.xreplace({old: self.tensors[new][0]})
+                    known = {unsigned(e, self.infinite): e.target for e in self.equations}
+                starts = starts_at(key)
                 if isinstance(found, Boolean) and not isinstance(found, Expr):  # a number's symbol may be either
+                    if name in self.states.found or starts:
+                        raise DeriveError(
+                            f"the state {name} is a condition", fix=f"carry a number: f.{name}[…] = where(…, 1, 0)"
+                        )
                     self._name_condition(name, key, found, known)
                     return
                 if self._is_entry(found, key):
@@ -238,7 +290,12 @@ class Recorder:
                     self.invented.discard(name)
                     return
                 before = len(self.equations)
+                if starts:
+                    name, key = self._start(name, key, starts)
+                elif name in self.states.found and not self.states.found[name].made:
+                    self.states.step(name, key)
                 self._define(name, key, as_recorded(found, known))
+                self.invented |= {name} if starts else set()
                 sums = tuple(g.changed(lambda t: as_recorded(t, known)) for g in groupings(found, self.added))
                 self.equations[before:] = [replace(e, sums=sums) for e in self.equations[before:]]
         except DeriveError as error:
@@ -248,6 +305,13 @@ class Recorder:
         """Whether a right side is no more than a derivative that has no name of the spec's yet."""
         made = isinstance(value, At) and value.name in self.entries
         return made and value.index == key == self.tensors[value.name][1]
+
+    def _start(self, name: str, key: tuple[Expr, ...], slots: list[int]) -> tuple[str, tuple[Expr, ...]]:
+        """The equation of what stands before the first place of a state, or behind the last: its name and its axes."""
+        self._check_new(name)
+        start = free_name(f"{name}_start", self.taken | {name})
+        self.states.begin(name, start, key, slots)
+        return start, tuple(i for k, i in enumerate(key) if k != slots[0])
 
     def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
         left = self._check_left(name, key)
@@ -350,6 +414,8 @@ class Recorder:
             if own and equation.name not in names:
                 stem = f"{new}_{equation.name.rpartition('__')[2]}"
                 names[equation.name] = free_name(stem, self.taken | set(names.values()))
+        for carried in [n for n in self.operands if call and n.startswith(f"{call}__")]:
+            names[carried] = free_name(f"{new}_{carried.rpartition('__')[2]}", self.taken | set(names.values()))
         self._swap(names)
 
     def _swap(self, names: Mapping[str, str]) -> None:
@@ -359,14 +425,22 @@ class Recorder:
         for a, b in names.items():
             target, key = self.tensors.pop(a)
             self.tensors[b] = (swap[target], key)
+            if a in self.operands:
+                self.operands[b] = replace(self.operands.pop(a), name=b)
+        self.states.renamed(names)
+        self.called = [tuple(r.under(names) for r in each) for each in self.called]
         self.infinite = {names.get(n, n) for n in self.infinite}
         self.invented = {names.get(n, n) for n in self.invented}
         self.entries = {names.get(n, n) for n in self.entries}
         self.derived = self.derived.renamed(names, swap)
         self.circled = {(names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()}
 
-    def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
+    def bind(self, inlined: list[Equation], outputs: tuple[str, ...], recurrences: tuple[Recurrence, ...]) -> Any:
         self._add(inlined)
+        for r in recurrences:
+            self._hold_carried(r.before)
+            self._hold_carried(r.last)
+        self.called += [recurrences] if recurrences else []
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles
