@@ -8,12 +8,16 @@ cotangents, so that the tangent map (JVP) is its adjoint by them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import lru_cache
+from typing import Any
 
-from sympy import Expr, Mul
+from sympy import Basic, Expr, Mul
 
+from derive.adjoint.chain_rule import Adjoint, Contribution, Cotangent, Stepwise
 from derive.catalogue import load_text
+from derive.collapse.chain import Step
+from derive.collapse.search import Closed
 from derive.ir.equations import Op, Operand
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.leftovers import given_what_it_reads, made_otherwise, without_copies, without_unread
@@ -24,8 +28,10 @@ from derive.ir.terms.axes import PACK_NAME, Axis, Size
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.names import free_name
+from derive.ir.words import listed
 from derive.notation.printed import Printable, own_axes, spec_file
 from derive.pipeline import Derivation, derivation_of
+from derive.schedule.definitions import Definition
 
 
 @lru_cache(maxsize=256)
@@ -96,17 +102,29 @@ def _tangents(d: Derivation, only: str = "") -> Derivation:
         returns=tuple(names.get(n, n) for n in own.backward.returns),
         carries=tuple(c.under(names) for c in own.backward.carries),
     )
-    cotangents = tuple(replace(c, target=Tensor(names[c.target.name])) for c in own.steps.cotangents)
-    adjoints = tuple(
-        replace(a, target=Tensor(names[a.target.name])) if a.target.name in names else a for a in own.steps.adjoints
-    )
-    steps = replace(own.steps, cotangents=cotangents, adjoints=adjoints)
-    return replace(own, steps=steps, backward=backward)
+    steps, closed = _called(own.steps, names), _called(own.closed, names)
+    return replace(own, steps=steps, closed=closed, backward=backward)
+
+
+def _called(value: Any, names: Mapping[str, str]) -> Any:
+    """What was derived, with other names for these tensors."""
+    if isinstance(value, Basic):
+        return value.xreplace({t: Tensor(names[t.name]) for t in value.atoms(Tensor) if t.name in names})
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, tuple):
+        return tuple(_called(v, names) for v in value)
+    if not isinstance(value, Stepwise | Cotangent | Adjoint | Contribution | Closed | Definition | Step):
+        return value
+    return replace(value, **{f.name: _called(getattr(value, f.name), names) for f in fields(value)})
 
 
 def forward_mode(d: Derivation, only: str = "") -> Derivation:
     """The tangent map as a backward of what the op's own forward keeps, and of inputs; of `only` one's tangent."""
-    return _from_what_is_kept(_tangents(d, only), d)
+    own = _tangents(d, only)
+    given = listed([name for name, _ in _cotangents(d)])
+    doc = f"Linear in {given}, so that its backward by the cotangents is the tangent map of {d.op.name}."
+    return _from_what_is_kept(replace(own, op=replace(own.op, doc=doc)), d)
 
 
 def double_backward(d: Derivation, only: str = "") -> Derivation:
@@ -120,7 +138,9 @@ def double_backward(d: Derivation, only: str = "") -> Derivation:
     by_name = {o.name: o for o in own.op.operands}
     cotangents = [name for name, _ in _cotangents(d)]
     operands = (*(by_name[n] for n in cotangents), *(o for o in own.op.operands if o.name not in cotangents))
-    own = replace(own, op=replace(own.op, operands=operands), backward=replace(own.backward, returns=returns))
+    doc = f"The map from inputs and cotangents to gradients, whose backward is the double backward of {d.op.name}."
+    op = replace(own.op, operands=operands, doc=doc)
+    own = replace(own, op=op, backward=replace(own.backward, returns=returns))
     return _from_what_is_kept(_without_zeros(own), d, cotangents)
 
 

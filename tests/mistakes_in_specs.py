@@ -1202,7 +1202,57 @@ MISTAKES = {
     "derivative_of_sympy": (
         "f, x: tensor[n, d], w: tensor[d]",
         "from sympy import diff\n    f.u[n, d] = x[n, d] * w[d]\n    f.y[n, d] = diff(f.u[n, d], x[n, d])\n    return f.y",
-        "op mine, equation y: SymPy is asked for diff of u[n, d], which has its values as the op runs; a derivative is not yet a word of a spec: write its closed form; the gradients by the inputs are derived",
+        "op mine, equation y: SymPy is asked for diff of u[n, d], which has its values as the op runs; write the entry of a Jacobian, derivative(f.u[n], x[n, d]), of elements that have names",
+    ),
+    "derivative_by_integers": (
+        "f, x: tensor[n, d], ix: index(d)[n]",
+        "f.u[n] = x[n, ix[n]]\n    f.y[n] = derivative(f.u[n], ix[n])\n    return f.y",
+        "op mine, equation y: the derivative by ix[n] is by integers; differentiate by a real tensor: an input of tensor[…] or constant[…], or an equation",
+    ),
+    "derivative_of_integers": (
+        "f, x: tensor[n, d], ix: index(d)[n]",
+        "f.y[n] = derivative(ix[n], x[n, 0])\n    return f.y",
+        "op mine, equation y: the derivative of ix[n] is of integers; differentiate a real tensor, such as f.u[n]",
+    ),
+    "derivative_by_a_number": (
+        "f, x: tensor[n, d], s: scalar",
+        "f.u[n, d] = s * x[n, d]\n    f.y[n, d] = derivative(f.u[n, d], s)\n    return f.y",
+        "op mine, equation y: the derivative by s is by a number of the caller's; declare s as a tensor of one number, s: constant[()], and write s[()]",
+    ),
+    "derivative_of_an_expression": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = derivative(x[n, d] ** 2, x[n, d])\n    return f.y",
+        "op mine, equation y: the derivative of x[n, d]**2 is not of one element of a tensor; give it an equation, f.u[…] = x[n, d]**2, and write f.u[…] in its place",
+    ),
+    "derivative_by_an_expression": (
+        "f, x: tensor[n, d]",
+        "f.u[n, d] = x[n, d] ** 2\n    f.y[n, d] = derivative(f.u[n, d], 2 * x[n, d])\n    return f.y",
+        "op mine, equation y: the derivative by 2*x[n, d] is not by one element of a tensor; give it an equation before what reads it, f.v[…] = 2*x[n, d], and write f.v[…] here and there",
+    ),
+    "derivative_by_a_tensor": (
+        "f, x: tensor[n, d]",
+        "f.u[n, d] = x[n, d] ** 2\n    f.y[n, d] = derivative(f.u[n, d], x)\n    return f.y",
+        "op mine, equation y: x is used without its axes; read one element: x[n, d]",
+    ),
+    "derivative_of_what_is_below": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = derivative(f.u[n, d], x[n, d])\n    f.u[n, d] = x[n, d] ** 2\n    return f.y",
+        "op mine, equation y: reads u, which no equation defines; define u in an equation before this one",
+    ),
+    "derivative_of_other_axes": (
+        "f, x: tensor[n, d]",
+        "f.u[n] = x[n, 0] ** 2\n    f.y[n] = derivative(f.u[n], x[n])\n    return f.y",
+        "op mine, equation y: x has axes [n, d] but is read as x[n]; give x exactly 2 indices",
+    ),
+    "derivative_with_stray_axes": (
+        "f, x: tensor[n, d]",
+        "f.u[n] = x[n, 0] ** 2\n    f.y[n] = derivative(f.u[n], x[n, d])\n    return f.y",
+        "op mine, equation y: axis d stands on the right only; put d on the left, or say how it is reduced: sum(…, over=d); its length is size(d)",
+    ),
+    "derivative_by_two_runs": (
+        "f, x: tensor[..., d]",
+        "f.v[d] = mean(x[..., d] ** 2, over=...)\n    f.z[..., d] = x[..., d] / f.v[d]\n    f.u[d] = sum(f.z[..., d] ** 3, over=...)\n    f.w[..., d] = x[..., d] * f.u[d]\n    f.y[..., d] = derivative(f.w[..., d], x[..., d])\n    return f.y",
+        "op mine, equation y: a derivative of z by x has `...` twice, once of each; name the axes: tensor[n, d] in the place of tensor[..., d]",
     ),
     "dots_of_no_input": (
         "f, x: tensor[n, d]",

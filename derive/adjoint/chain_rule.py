@@ -219,19 +219,9 @@ def _contributions(
     for read in equation.reads:
         if read.name not in needed or read.tensor.is_integer:
             continue
-        local = local_derivative(equation, read, powers_from_output)
+        local = local_of(equation, read, powers_from_output)
         if local == 0:
             continue
-        if local.atoms(S.ComplexInfinity.func, S.NaN.func):
-            raise DeriveError(
-                f"the derivative by {read} is not finite", equation=equation.name,
-                fix="choose with where(…) what stands in its place there",
-            )  # fmt: skip
-        if local.atoms(Derivative):
-            raise DeriveError(
-                f"SymPy knows no derivative by {read}", equation=equation.name,
-                fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
-            )  # fmt: skip
         summed = set(equation.axes) - free_axes(read)
         local_there = _at_its_place(local, read, summed, ranges, inside)
         value, rules = pull_back(equation, read, upstream * local_there, axes[read.name])
@@ -239,11 +229,30 @@ def _contributions(
     return out
 
 
+def local_of(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
+    """The local derivative of an equation by an element. Raises DeriveError where it has none."""
+    local = local_derivative(equation, read, powers_from_output)
+    if local.atoms(S.ComplexInfinity.func, S.NaN.func):
+        raise DeriveError(
+            f"the derivative by {read} is not finite", equation=equation.name,
+            fix="choose with where(…) what stands in its place there",
+        )  # fmt: skip
+    if local.atoms(Derivative):
+        raise DeriveError(
+            f"SymPy knows no derivative by {read}", equation=equation.name,
+            fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
+        )  # fmt: skip
+    return local
+
+
 def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, inside: Inside) -> Expr:
     """A derivative that is 0 but at the place that an index names, with a delta: it is read there, or added there.
 
-    That is a place where something is read by it, or all that is asked of it is which: another may lie outside.
+    That is a place where something is read by it, or all that is asked of it is which: another may lie outside. Of a
+    sum, each term.
     """
+    if isinstance(local, Add):
+        return Add(*(_at_its_place(term, read, summed, ranges, inside) for term in local.args))
     out = []
     for factor in Mul.make_args(local):
         place, value = place_of(factor, ranges)

@@ -34,6 +34,7 @@ def verify_ops(
         Backend, typer.Option(help="What is verified: the code for PyTorch, or the kernels in C, compiled.")
     ] = Backend.torch,
     device: Device = "cpu",
+    order: Annotated[int, typer.Option(help="2: second derivatives and tangents as well.", min=1, max=2)] = 1,
 ) -> None:
     """Hold derived gradients against autograd, finite differences, their stepwise form and lower precisions.
 
@@ -49,10 +50,13 @@ def verify_ops(
         raise DeriveError(f"{'--plot' if plot else '--native'} is for one op", fix="name one op")
     if device != "cpu" and backend is Backend.cpu:
         raise DeriveError(f"the kernels are for the CPU, not for {device}", fix="leave out --device, or --backend cpu")
+    if order > 1 and backend is Backend.cpu:
+        raise DeriveError("further derivatives have no kernels", fix="leave out --order, or --backend cpu")
     from derive.cli import verdicts
     from derive.verify import record
 
     asked: dict[str, Any] = {"seed": seed, "save": save.value, "backend": backend.value, "device": device}
+    asked["order"] = order
     said = record.command_line(ops or (), file, everything, native, **asked)
     right = verdicts.verify(wanted, **asked, full=full, plot=plot, native=native, json=json, said=said)
     if not right:
@@ -82,6 +86,12 @@ def judge_candidate(
         Dtype, typer.Option(help="What it is judged in; auto: the widest it accepts, or computes in, and those below.")
     ] = Dtype.auto,
     strict: Annotated[bool, typer.Option("--strict", help="Findings of precision make the exit status 1.")] = False,
+    order: Annotated[
+        int, typer.Option(help="2: double_backward(ddx, …, *inputs, dy, …), or a class for it.", min=1, max=2)
+    ] = 1,
+    jvp: Annotated[
+        bool, typer.Option("--jvp", help="A function jvp(tx, …, *inputs), or a class that has one.")
+    ] = False,
     seed: Seed = 0,
     device: Device = "cpu",
 ) -> None:
@@ -96,6 +106,10 @@ def judge_candidate(
     if formula is not None and dtype is not Dtype.auto:
         raise DeriveError("a formula has no dtype", fix="leave out --dtype")
     by = None if not op and file is None else _op_of(op, file)
+    further = "--jvp" if jvp else "--order 2" if order > 1 else ""
+    if further and (by is None or formula is not None or (jvp and order > 1)):
+        fix = "give FILE.py:NAME and --op OP, and one of the two"
+        raise DeriveError(f"{further} is for a function beside an op", fix=fix)
     if by is None and candidate is None:
         raise DeriveError("no op to judge a formula by", fix="name it with --op OP")
     if by is not None and (forward or inputs):
@@ -107,7 +121,7 @@ def judge_candidate(
         assert candidate is not None
         right = verdicts.judge_by_forward(candidate, forward, inputs, dtype, strict, seed, device)
     else:
-        right = verdicts.judge(by, candidate, formula, dtype, strict, seed, device)
+        right = verdicts.judge(by, candidate, formula, dtype, strict, seed, device, order, jvp)
     if not right:
         raise typer.Exit(1)
 

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.syntax import Syntax
 
 from derive.catalogue import catalogue, find, load_file
 from derive.cli.options import File, Save, Saving
 from derive.cli.terminal import complain, searching
-from derive.emit import cheapest, render
+from derive.emit import ORDERS, cheapest, render, rendered
 from derive.errors import DeriveError
-from derive.orders import gradient_op, specs, tangent_op
+from derive.orders import double_backward, forward_mode, gradient_op, specs
 from derive.pipeline import derive_op
 from derive.show.book.site import lone_page
 from derive.show.document import document
@@ -42,43 +43,49 @@ def explain(
     order: Annotated[
         int, typer.Option(help="The order of the derivative: 2 explains the gradients of the gradients.", min=1)
     ] = 1,
-    jvp: Annotated[bool, typer.Option("--jvp", help="Show the tangents of the outputs, and nothing else.")] = False,
+    jvp: Annotated[bool, typer.Option("--jvp", help="Explain the tangents of the outputs, in forward mode.")] = False,
     cost: Annotated[
         bool, typer.Option("--cost", help="Count and time the generated code line by line, and nothing else.")
     ] = False,
     threads: Annotated[int | None, typer.Option(help="PyTorch's threads, for --cost; 1 if not given.", min=1)] = None,
 ) -> None:
     """Show how a backward pass was derived, or what it costs."""
-    chosen = {"--show": show is not None, "--latex": latex, "--html": html, "--cost": cost, "--jvp": jvp}
+    chosen = {"--show": show is not None, "--latex": latex, "--html": html, "--cost": cost}
     _check_shown(chosen, size, threads)
-    lengths = _sizes(size or [])
+    other = next((flag for flag, given in {"--html": html, "--cost": cost, "--order": order > 1}.items() if given), "")
+    if jvp and other:
+        raise DeriveError(f"--jvp and {other} show different things", fix="give one of them")
+    lengths, stage = _sizes(size or []), None if show is None else str(show.value)
     op = find(name, None if file is None else load_file(file))
     if html and order > 1:
-        fix = f"derive explain {name} --show specs > FILE.py, then {name}_gradients --from FILE.py --html"
-        raise DeriveError("--html shows an op of a file, and --order 2 one that stands in none", op=name, fix=fix)
-    for _ in range(order - 1):
-        op = gradient_op(op)
-    if jvp:
-        print(tangent_op(op))
-        return
+        fix = "leave out --order: the page has a section on further derivatives"
+        raise DeriveError("--html shows the page of an op, whatever the order", op=name, fix=fix)
     if html:
         print(lone_page(op, file, save.value), end="")
         return
+    as_op = cost or stage in ("schedule", "specs")  # what is shown of an op alone; the map to the gradients is one
+    for _ in range(order - 1 if as_op else order - 2):
+        op = gradient_op(op)
     with searching(op) as said:
-        native = show is not None and show.value == "schedule" and save == Save.cost
+        native = stage == "schedule" and save == Save.cost
         derivation = derive_op(op, cheapest("cpu") if native else save.value, said)
+        code = ""
+        if jvp or (order > 1 and not as_op):
+            code = rendered(derivation, "torch", order=2).files[f"{ORDERS}/{op.name}.py"] if stage == "code" else ""
+            derivation = forward_mode(derivation) if jvp else double_backward(derivation)
     if cost:
         from derive.show.cost_report import cost_report  # PyTorch takes seconds to import
         from derive.show.cost_tables import shown
 
-        shown(cost_report(derivation, lengths, threads or 1), Console())
+        shown(cost_report(derivation, lengths, threads or 1, order == 1), Console())
         return
-    stage = None if show is None else str(show.value)
     console = Console()
     if latex or (stage == "latex" and not console.is_terminal):
         print(document(derivation), end="")
     elif stage == "code" and not console.is_terminal:
-        print(render(derivation), end="")
+        print(code or render(derivation), end="")
+    elif code:
+        console.print(Syntax(code, "python", background_color="default"))
     elif stage == "specs" and not console.is_terminal:
         print(specs(derivation), end="")
     else:
@@ -127,7 +134,7 @@ def _check_shown(chosen: dict[str, bool], size: list[str] | None, threads: int |
         raise DeriveError(f"{' and '.join(flags)} show different things", fix="give one of them")
     if threads is not None and not chosen["--cost"]:
         raise DeriveError("--threads is for --cost", fix="give both, or neither")
-    if size and (chosen["--latex"] or chosen["--html"] or chosen["--jvp"]):
+    if size and (chosen["--latex"] or chosen["--html"]):
         raise DeriveError(f"--size changes nothing of {flags[0]}", fix="leave it out")
 
 

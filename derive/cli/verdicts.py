@@ -18,7 +18,7 @@ from derive.ir.equations import Op
 from derive.pipeline import derivation_of
 from derive.verify import view
 from derive.verify.battery import BATTERY
-from derive.verify.candidates import function, load, opened
+from derive.verify.candidates import function, load, load_further, opened
 from derive.verify.curve import check, draw
 from derive.verify.differences import curves
 from derive.verify.elsewhere import placed
@@ -27,6 +27,7 @@ from derive.verify.inputs import by_example, written
 from derive.verify.judge import judge as judged
 from derive.verify.kernels import NoKernel, compiled
 from derive.verify.measured import check_target, write_measured
+from derive.verify.orders import gradient_map, tangent_map
 from derive.verify.proof import Proof, prove
 from derive.verify.record import record
 from derive.verify.subjects import of_live
@@ -50,19 +51,21 @@ def verify(
     native: str | None,
     json: Path | None,
     said: str,
+    order: int = 1,
 ) -> bool:
     """Print what verify finds of each op, and write its numbers to the file `json`. True where every gradient is right.
 
     On the backend "cpu" it is the op's kernels that run; an op that has none is named, with the reason. So is one of
-    several ops that cannot be tried. Raises DeriveError where none of the ops can be, or has a kernel. `said` is the
-    command that the file names. What would stop the file from being written is found before anything runs.
+    several ops that cannot be tried. Of `order` 2, second derivatives and tangents have rows as well. Raises
+    DeriveError where none of the ops can be, or has a kernel. `said` is the command that the file names. What would
+    stop the file from being written is found before anything runs.
     """
     other, there = None if native is None else function(native), device_of(device)
     if json is not None:
         check_target(json)
     if plot is not None:
         check(plot)
-    run = verify_kernels if backend == "cpu" else partial(verified, device=there)
+    run = verify_kernels if backend == "cpu" else partial(verified, device=there, order=order)
     found = _one_by_one(ops, lambda op: run(op, save, seed, other), full)
     if not found.done:
         raise found.nothing()
@@ -141,9 +144,12 @@ def _plot(op: Op, save: str, seed: int, path: Path, backend: str, device: torch.
 
 
 def judge(
-    op: Op, candidate: str | None, formula: str | None, dtype: str, strict: bool, seed: int, device: str = "cpu"
-) -> bool:
+    op: Op, candidate: str | None, formula: str | None, dtype: str, strict: bool, seed: int, device: str = "cpu",
+    order: int = 1, tangents: bool = False,
+) -> bool:  # fmt: skip
     """Print the verdict on a candidate, run on the device, or on a formula. True where it is right.
+
+    Of `order` 2 it is a double backward; a JVP if `tangents`.
 
     `strict` also asks that nothing is to be said of its precision. `dtype` may be "auto".
     """
@@ -152,7 +158,10 @@ def judge(
     with Console(stderr=True).status(f"deriving {op.name}, and holding the candidate against it"):
         if formula is None:
             assert candidate is not None
-            found = judged(op, placed(load(candidate, op, there), there), seed, _dtype_of(dtype))
+            further = order > 1 or tangents
+            subject = load_further(candidate, op, tangents, there) if further else load(candidate, op, there)
+            of = tangent_map(op) if tangents else gradient_map(op) if further else op
+            found = judged(of, placed(subject, there), seed, _dtype_of(dtype))
         else:
             claimed = parse(formula, derivation_of(op))
             found = judged(op, of_formula(claimed, derivation_of(op)), seed)

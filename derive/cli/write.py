@@ -50,13 +50,13 @@ def generate(
     """Write a package with one module for each op, once its gradients agree with autograd of its equations."""
     if step and backend is not Backend.cpu:
         raise DeriveError("--step is a kernel", fix="give --backend cpu with it")
-    if order > 2:
-        fix = "take --order 2; derive explain OP --order 3 shows the formulas"
-        raise DeriveError("packages have derivatives of the first and second order", fix=fix)
     if instructions is not Instructions.plain and backend is not Backend.torch:
         raise DeriveError("--instructions are PyTorch's, and kernels call none", fix="leave out --backend")
     known = catalogue() if file is None else load_file(file)
     wanted = [find(name, known) for name in dict.fromkeys(ops)] if ops else known
+    if order > 2:
+        fix = "take --order 2; derive explain OP --order 3 shows the formulas"
+        raise DeriveError("packages have derivatives of the first and second order", op=wanted[0].name, fix=fix)
     as_torch: dict[str, str] = {}
     not_proved: dict[str, str] = {}
     with bar(wanted) as done:

@@ -86,7 +86,7 @@ def render_shared(backend: str) -> dict[str, str]:
     """The files that every package of a backend has beside its modules and its `__init__`."""
     texts = support_files()
     if backend == "cpu":
-        texts |= {f"_{name}.py": _formatted(_filled(f"{name}.py.j2")) for name in ("library", "native", "operators")}
+        texts |= {f"_{name}.py": _shared(name) for name in ("library", "native", "operators")}
         texts["_native.h"] = _filled("native.h", functions=in_c())
         texts["_products.h"] = _filled("products.h")
         texts["_windows.h"] = _filled("windows.h")
@@ -98,7 +98,7 @@ def render_orders() -> dict[str, str]:
     """The files that every package has beside its modules of further derivatives."""
     return {
         f"{ORDERS}/__init__.py": _filled("orders.py.j2"),
-        f"{ORDERS}/_transforms.py": _formatted(_filled("transforms.py.j2")),
+        f"{ORDERS}/_transforms.py": _shared("transforms"),
     }
 
 
@@ -112,7 +112,12 @@ def render_init(modules: dict[str, list[str]]) -> str:
 def support_files() -> dict[str, str]:
     """The modules that generated ones import from, by file name."""
     names = ("derivatives", "functions", "support", "workspace")
-    return {f"_{name}.py": _formatted(_filled(f"{name}.py.j2")) for name in names}
+    return {f"_{name}.py": _shared(name) for name in names}
+
+
+@lru_cache(maxsize=8)
+def _shared(name: str) -> str:
+    return _formatted(_filled(f"{name}.py.j2"))
 
 
 def _filled(template: str, **values: object) -> str:

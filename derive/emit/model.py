@@ -44,6 +44,7 @@ class Higher:
     kept_lengths: tuple[str, ...]  # lines that say lengths among these
     first: int  # how many of these the first order's backward takes
     flags: str  # the line of that forward that says which gradients are needed, if it asks
+    keeps: tuple[str, ...]  # tensors of which the op holds the values
     edges: tuple[tuple[int, str], ...]  # which of these are kept for the graph's sake alone, and of what input
 
 

@@ -14,12 +14,15 @@ from derive.emit.lengths import length_lines
 from derive.emit.model import Field, Function, Higher
 from derive.emit.names import CALLED, Names
 from derive.emit.needs import Needs
-from derive.emit.pair import Pair
+from derive.emit.pair import LINE_LENGTH, Pair
 from derive.emit.signatures import signature
+from derive.facts.costs.cost import work
+from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.nodes.leftovers import without_unread
 from derive.ir.nodes.walking import axes_along, walk
 from derive.ir.program import AxisValue, Index, Join, Merged, Node, Program, Reduce, Scan, Scatter, Shares, SizeOf, base
 from derive.ir.terms.axes import PACK_NAME
+from derive.ir.terms.names import free_name
 from derive.ir.words import listed
 from derive.orders import double_backward, forward_mode
 from derive.pipeline import Derivation
@@ -45,8 +48,8 @@ class _Asked(Needs):
 class _Part(Pair):
     """A derivative of a higher order as a function of cotangents or tangents, and of what is saved."""
 
-    def __init__(self, d: Derivation, first: Pair, name: str, results: Sequence[str], is_asked: bool):
-        self.first, self.results, self.is_asked = first, results, is_asked
+    def __init__(self, d: Derivation, first: Pair, name: str, results: Sequence[str], is_asked: bool, depth: int = 0):
+        self.first, self.results, self.is_asked, self.width = first, results, is_asked, LINE_LENGTH - 4 * depth
         d = replace(d, named=replace(d.named, name=first.op.name))
         super().__init__(d, Names(d), d.forward, d.backward, d.kept, first.title, "", name)
 
@@ -74,6 +77,17 @@ class _Part(Pair):
         return self.backward.lines[:-1]
 
     @property
+    def assigned(self) -> set[str]:
+        """What its lines give a value; lengths are the same in all."""
+        made = {self.names.tensors.get(s.name, s.name) for s in self.d.backward.statements}
+        return made | set(self.returned) | set(self.needs.flags if self.needs else ())
+
+    def returned_elements(self, lengths: Nominal) -> float:
+        """The elements of all that it returns."""
+        dims = (self.backward_layouts[name] for name in self.d.backward.returns)
+        return sum(lengths.elements(a for a in own if a is not None) for own in dims)
+
+    @property
     def found(self) -> list[str]:
         """What it returns, as code: None for results that are 0."""
         own = self.returned if self.needs is None else self.needs.returned(self.returned)
@@ -97,14 +111,15 @@ class _Higher:
         self.cotangents = [c.target.name for c in d.steps.cotangents]
         results, name = [*self.cotangents, *self.real], d.op.name
         alone = self.real if len(self.real) > 1 else []
-        self.second = _Part(double_backward(d), first, f"{name}_double_backward", results, True)
-        self.tangent = _Part(forward_mode(d), first, f"{name}_jvp", self.cotangents, False)
-        self.seconds = [_Part(double_backward(d, x), first, f"_double_backward_of_{x}", results, True) for x in alone]
-        self.tangents = [_Part(forward_mode(d, x), first, f"_jvp_of_{x}", self.cotangents, False) for x in alone]
+        double, jvp, depth = f"{name}_double_backward", f"{name}_jvp", int(bool(alone))
+        self.second = _Part(double_backward(d), first, double, results, True, depth)
+        self.tangent = _Part(forward_mode(d), first, jvp, self.cotangents, False, depth)
+        self.seconds = [_Part(double_backward(d, x), first, double, results, True, 1) for x in alone]
+        self.tangents = [_Part(forward_mode(d, x), first, jvp, self.cotangents, False, 1) for x in alone]
 
     @property
     def made(self) -> Higher:
-        functions = (*self._functions(self.second, self.seconds), *self._functions(self.tangent, self.tangents))
+        functions = (self._function(self.second, self.seconds), self._function(self.tangent, self.tangents))
         more = self._more(self.saved)
         kept = [key for key, *_ in self.kept]
         tensors = [k for k, key in enumerate(kept) if key[0] == "tensor"]
@@ -121,6 +136,7 @@ class _Higher:
             kept_lengths=self._lengths(key for key in kept if key not in self._fields(self.first)),
             first=len(self._fields(self.first)),
             flags=self._flags(),
+            keeps=tuple(key[1] for key, _, is_edge in self.kept if key[0] == "tensor" and not is_edge),
             edges=tuple((k, self.first.names.of(x)) for k, x in edges),
         )
 
@@ -241,45 +257,56 @@ class _Higher:
 
     # --- code ----------------------------------------------------------------------------------------------
 
-    def _functions(self, main: _Part, alone: Sequence[_Part]) -> Iterator[Function]:
-        """A function of all cotangents, and those of one alone, which it calls where others are missing."""
-        second, count = main is self.second, len(main.results)
+    def _function(self, main: _Part, alone: Sequence[_Part]) -> Function:
+        """A function of all cotangents, or tangents: what each gives, added up; where it pays, also of all at once."""
+        count, single = len(main.results), len(main.results) == 1
         kind = f"tuple[{', '.join(['Tensor | None'] * count)}]"
         needs = [f"*, {main.needs.typed}"] if main.needs is not None else []
-        lines, missing = list[str](), " and ".join(f"{c} is None" for c in main.cotangents)
-        for part in alone:
-            takes = [f"{c}: Tensor" for c in part.cotangents] + [f"{f.name}: {f.type}" for f in part.saved]
-            doc = f"The same from {part.cotangents[0]} alone."
-            ends = f"return {', '.join(part.found)}{',' if count == 1 else ''}"
-            yield Function(part.backward.name, ", ".join(takes + needs), kind, doc, (*part.lines, ends), decorators=())
-        single = count == 1
+        own, lines = f"return {', '.join(main.found)}", list[str]()
+        if not alone:
+            missing = " and ".join(f"{c} is None" for c in main.cotangents)
+            lines = [f"if {missing}:", f"    return {', '.join(['None'] * count)}", *main.lines, own]
+        elif self._pays(main, alone):
+            every = " and ".join(f"{c} is not None" for c in main.cotangents)
+            lines = [f"if {every}:", *_deeper([*main.lines, own])]
         if alone:
-            each = zip(main.cotangents, alone, strict=True)
-            calls = [f"None if {c} is None else {self._call(part, c, main)}," for c, part in each]
-            lines += [f"if {missing.replace(' and ', ' or ')}:", f"    return added({count}, "]
-            lines += [*(f"        {call}" for call in calls), f"    ){'[0]' if single else ''}"]
-        else:
-            lines += [f"if {missing}:", f"    return {', '.join(['None'] * count)}"]
+            lines += [*self._added_up(main, alone), f"return added({count}, *parts){'[0]' if single else ''}"]
         takes = [f"{c}: Tensor | None" for c in main.cotangents]
-        takes += [f"{self.second.names.of(c)}: Tensor" for c in (self.cotangents if second else ())]
+        takes += [f"{name}: Tensor" for name in (self._names_of_given if main is self.second else ())]
         takes += [f"{f.name}: {f.type}" for f in self.saved.values()]
         doc = f"The tangents of {listed(self.d.op.outputs)}, from those of the inputs; None where none is given."
-        if second:
+        if main is self.second:
             of = listed([*self.cotangents, *self.real])
             doc = f"The cotangents of {of}, from those of the gradients; None for what is 0, or not needed."
-        ends = f"return {', '.join(main.found)}"
-        yield Function(
-            main.backward.name, ", ".join(takes + needs), "Tensor | None" if single else kind, doc,
-            (*lines, *main.lines, ends),
-        )  # fmt: skip
+        returns = "Tensor | None" if single else kind
+        return Function(main.backward.name, ", ".join(takes + needs), returns, doc, tuple(lines))
 
-    def _call(self, part: _Part, cotangent: str, main: _Part) -> str:
-        """A call of a function of one cotangent by the names that stand in another."""
-        names = {key: f.name for key, f in self.saved.items()}
-        names |= {key: self.second.names.of(key[1]) for key in self._given}
-        keys = [*(("tensor", n) for n in part.kept), *(key for key in self._fields(part) if key[0] != "tensor")]
-        needs = [f"needs={main.needs.parameter}"] if main.needs is not None else []
-        return f"{part.backward.name}({', '.join([cotangent, *(names[k] for k in keys), *needs])})"
+    def _pays(self, main: _Part, alone: Sequence[_Part]) -> bool:
+        """Whether all at once is less work than each by itself and the sums of what they give."""
+        lengths = nominal(self.d.named)
+        sums = sum(p.returned_elements(lengths) for p in alone) - main.returned_elements(lengths)
+        return work(main.d.backward, lengths) < sum(work(p.d.backward, lengths) for p in alone) + sums
+
+    @property
+    def _names_of_given(self) -> list[str]:
+        return [self.second.names.of(c) for c in self.cotangents]
+
+    def _added_up(self, main: _Part, alone: Sequence[_Part]) -> Iterator[str]:
+        """Lines that make a list of what each cotangent gives. What one of them calls as another's is kept aside."""
+        given = [*main.cotangents, *self._names_of_given, *(f.name for f in self.saved.values())]
+        made = {name for part in alone for name in part.assigned}
+        aside = {name: free_name(name, {*given, *made}, "_") for name in given if name in made}
+        yield from (f"{other} = {name}" for name, other in aside.items())
+        yield "parts = []"
+        for cotangent, part in zip(main.cotangents, alone, strict=True):
+            fields = {f.name: self.saved[key].name for key, f in self._fields(part).items()}
+            called = {part.cotangents[0]: cotangent} | fields
+            called |= {part.names.of(c): self.second.names.of(c) for c in self.cotangents if c in part.kept}
+            there = {here: aside.get(name, name) for here, name in called.items()}
+            own = [f"{here} = {name}" for here, name in there.items() if name != here]
+            ends = f"parts.append(({', '.join(part.found)}{',' if len(main.results) == 1 else ''}))"
+            yield f"if {aside.get(cotangent, cotangent)} is not None:"
+            yield from _deeper([*own, *part.lines, ends])
 
     @property
     def _formulas(self) -> tuple[str, ...]:
@@ -309,8 +336,8 @@ class _Higher:
         apart = {
             "forward": [_is_apart(self.d.forward, n) for n in self.d.forward.returns],
             "backward": [_is_apart(self.d.backward, n) for n in self.d.backward.returns],
-            "double_backward": self._apart(self.second),
-            "jvp": self._apart(self.tangent),
+            "double_backward": self._apart(self.second, self.seconds),
+            "jvp": self._apart(self.tangent, self.tangents),
         }
         return {
             "name": repr(self.d.op.name),
@@ -325,9 +352,10 @@ class _Higher:
             "apart": "{" + ", ".join(f'"{k}": {tuple(v)}' for k, v in apart.items()) + "}",
         }
 
-    def _apart(self, part: _Part) -> list[bool]:
-        found = dict(zip(part.at, (_is_apart(part.d.backward, n) for n in part.d.backward.returns), strict=True))
-        return [found.get(k, True) for k in range(len(part.results))]
+    def _apart(self, main: _Part, alone: Sequence[_Part]) -> list[bool]:
+        each = [(p, zip(p.at, p.d.backward.returns, strict=True)) for p in (main, *alone)]
+        mixed = {p.results[k] for p, made in each for k, name in made if not _is_apart(p.d.backward, name)}
+        return [result not in mixed for result in main.results]
 
     def _dims(self, key: _Key) -> Dims:
         if key[0] != "tensor":
@@ -335,6 +363,10 @@ class _Higher:
         if key[1] in self.d.op.outputs or self.d.op.operand(key[1]) is not None:
             return self.d.op.dims(key[1])
         return self.first.forward_layouts.dims[key[1]]
+
+
+def _deeper(lines: Iterable[str]) -> Iterator[str]:
+    return (f"    {line}" for line in lines)
 
 
 def _is_apart(program: Program, result: str) -> bool:

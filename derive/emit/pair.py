@@ -50,6 +50,7 @@ from derive.facts.lengths.length_code import lengths_of, size_code
 from derive.facts.lengths.nominal import nominal
 from derive.ir.equations import Operand
 from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.substituting import without_stops
 from derive.ir.program import Assign, Program, Read, Reduce
 from derive.ir.terms.axes import Size
 from derive.ir.words import listed
@@ -74,6 +75,8 @@ class Printed:
 class Pair:
     """A forward and its backward as functions, and the tuple that goes between them."""
 
+    width = LINE_LENGTH
+
     def __init__(
         self, d: Derivation, names: Names, forward: Program, backward: Program, kept: tuple[str, ...], title: str,
         forward_name: str, backward_name: str, fuse: bool = True,
@@ -82,7 +85,7 @@ class Pair:
         self.d, self.names, self.op, self.title = d, names, d.named, title
         self.cotangents = [c.target.name for c in d.steps.cotangents]
         self.maxima = {s.name: s for s in forward.statements if isinstance(s, Assign) and isinstance(s.value, Reduce)}
-        forward, backward = (with_scans(p, names.same_length, self.maxima) for p in (forward, backward))
+        forward, backward = map(self._values, (forward, backward))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         self.whole = self._whole(forward, kept)
         if fuse:  # else the equations as they are written are wanted
@@ -148,11 +151,11 @@ class Pair:
             own, saved, tuple(f.name for f in self.saved), length_said,
             self.needs.flags if len(self.needs.flags) > 1 else (), self.needs.chosen(self.returned),
         )  # fmt: skip
+        return native(self.d, shapes, title, step, self._values)
 
-        def scanned(program: Program) -> Program:
-            return with_scans(program, self.names.same_length, self.maxima)
-
-        return native(self.d, shapes, title, step, scanned)
+    def _values(self, program: Program) -> Program:
+        """What is computed: running maxima are scans, and what stops a gradient is a value like any other."""
+        return with_scans(without_stops(program), self.names.same_length, self.maxima)
 
     def _needs(self, backward: Program) -> Needs | None:
         names, targets = self.names, {a.of: a.target.name for a in self.d.steps.adjoints}
@@ -173,7 +176,7 @@ class Pair:
         result = results[0] if len(results) == 1 else f"{kind}({', '.join(results)})"
         return Function(
             name, takes, kind, f"{said}, from {listed(self.cotangents)} and what the forward saved.",
-            (*first, *self.head, *commented(lines), *self.zeros(), f"return {result}"),
+            (*first, *self.head, *commented(lines, self.width), *self.zeros(), f"return {result}"),
         )  # fmt: skip
 
     @property
@@ -307,16 +310,16 @@ def length_said(formula: Expr) -> str:
     return re.sub(r'math\.prod\((s\["[^"]*"\])\)', r"\1", code)
 
 
-def commented(lines: Iterable[Line]) -> Iterator[str]:
+def commented(lines: Iterable[Line], width: int = LINE_LENGTH) -> Iterator[str]:
     """Lines with their equations behind them, or before them where there is no room."""
     for line in lines:
         behind, indent = f"{line.code}  # {line.note}", line.code[: len(line.code) - len(line.code.lstrip())]
-        if line.note and len(behind) + 4 <= LINE_LENGTH:
+        if line.note and len(behind) + 4 <= width:
             yield behind
             continue
         if line.note and len(line.note) <= LONGEST_NOTE:
             whole = re.sub(r"\[[^]]*\]", lambda index: index[0].replace(" ", _NO_BREAK), line.note)
             first = f"{indent}# "
-            wrapped = wrap(whole, LINE_LENGTH - 4, initial_indent=first, subsequent_indent=f"{first}    ")
+            wrapped = wrap(whole, width - 4, initial_indent=first, subsequent_indent=f"{first}    ")
             yield from (part.replace(_NO_BREAK, " ") for part in wrapped)
         yield line.code

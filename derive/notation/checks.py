@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from typing import Any
 
 from sympy import Add, Basic, Expr, Integer, Mul, Number, NumberSymbol, Pow, S, Symbol
 from sympy.core.function import AppliedUndef, Function
@@ -23,6 +24,7 @@ from derive.ir.terms.reductions import Reduce, TakenFirst
 from derive.ir.terms.windows import affine, is_window
 from derive.notation.constants import check_constant
 from derive.notation.recurrences import unstarted
+from derive.notation.values import expression
 from derive.primitives import meaning, row
 
 OF_AXES = frozenset({"floor", "Mod"})
@@ -130,6 +132,28 @@ def from_the_end(at: At, index: Expr, dim: Expr) -> Expr:
         fix = "the first place is 0, and -1 the last"
         raise DeriveError(f"{at} reads before the first place of {where}", fix=fix)
     return length + index
+
+
+def check_derivative(y: Any, x: Any) -> None:
+    """A derivative is of one element by one element, both of real tensors."""
+    for value, role, named in ((y, "of", _NAMED_OF), (x, "by", _NAMED_BY)):
+        value = expression(value)  # a tensor without its axes says so itself
+        cause = f"the derivative {role} {value} is"
+        if isinstance(value, Scalar):
+            fix = f"declare {value} as a tensor of one number, {value}: constant[()], and write {value}[()]"
+            raise DeriveError(f"{cause} {role} a number of the caller's", fix=fix)
+        if not isinstance(value, At):
+            raise DeriveError(f"{cause} not {role} one element of a tensor", fix=named.format(value=value))
+        if value.tensor.is_integer:
+            raise DeriveError(f"{cause} {role} integers", fix=_REAL[role])
+
+
+_NAMED_OF = "give it an equation, f.u[…] = {value}, and write f.u[…] in its place"
+_NAMED_BY = "give it an equation before what reads it, f.v[…] = {value}, and write f.v[…] here and there"
+_REAL = {
+    "of": "differentiate a real tensor, such as f.u[n]",
+    "by": "differentiate by a real tensor: an input of tensor[…] or constant[…], or an equation",
+}
 
 
 def check_inputs(operands: tuple[Operand, ...]) -> None:

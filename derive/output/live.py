@@ -7,7 +7,7 @@ import warnings
 from derive.backends.torch.instructions import PLAIN
 from derive.emit import render
 from derive.emit.live import Live, live
-from derive.emit.memory import module_in_memory
+from derive.emit.memory import modules_in_memory
 from derive.ir.equations import Op
 from derive.notation.spec import OpCall
 from derive.pipeline import derivation_of, derive_op
@@ -31,8 +31,9 @@ def build(
         return live(made, workspace, "proven=False was given", instructions)
     from derive.verify.emitted import prove  # needs PyTorch, without which ops are derived and explained
 
-    with module_in_memory(data.name, render(made, workspace=workspace, instructions=instructions)) as module:
-        why = " ".join(prove(data, vars(module)).split())
+    source = render(made, workspace=workspace, instructions=instructions)
+    with modules_in_memory({f"{data.name}.py": source}) as modules:
+        why = " ".join(prove(data, modules[data.name]).split())
     if why:
         warnings.warn(f"{data.name} is unproven: {why}", stacklevel=2)
     return live(made, workspace, why, instructions)

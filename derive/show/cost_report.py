@@ -18,8 +18,9 @@ from typing import Any
 
 import torch
 
-from derive.collapse.autograd.saved import DEFAULT_SIZE, example_sizes
+from derive.collapse.autograd.saved import DEFAULT_SIZE, Saved, example_sizes, saved_by_forward
 from derive.emit.live import Live, live_of
+from derive.emit.module import module_of
 from derive.errors import DeriveError
 from derive.facts.costs.cost import node_work, work
 from derive.facts.lengths.nominal import Nominal
@@ -60,6 +61,7 @@ class CostReport:
     passes: tuple[float, float]
     least_bytes: float
     floor: float
+    saved: tuple[tuple[str, tuple[Saved, ...]], ...]  # who keeps what: the pair, and the differentiable op
 
 
 # --- counting ---------------------------------------------------------------------------------------------
@@ -122,9 +124,10 @@ def _written(s: Statement) -> tuple[str, ...]:
 # --- measuring --------------------------------------------------------------------------------------------
 
 
-def cost_report(d: Derivation, given: Mapping[str, int], threads: int) -> CostReport:
+def cost_report(d: Derivation, given: Mapping[str, int], threads: int, twice: bool = True) -> CostReport:
     """Count and time the forward and the backward of an op at the given lengths, in float32 on so many threads.
 
+    Also counted is what the op keeps that is differentiable `twice`.
     Lengths that are not given are powers of 2 for which no tensor has more than four million elements. Raises
     DeriveError for an axis that the op does not have, and for lengths that this machine has no memory for.
     """
@@ -146,7 +149,18 @@ def cost_report(d: Derivation, given: Mapping[str, int], threads: int) -> CostRe
     lengths = Nominal(sizes)
     unit = largest(d.forward, lengths)
     passes = (work(d.forward, lengths) / unit, work(d.backward, lengths) / unit)
-    return CostReport(d.op.name, sizes, threads, forward, backward, passes, moved, rates.floor(moved, products))
+    floor = rates.floor(moved, products)
+    return CostReport(d.op.name, sizes, threads, forward, backward, passes, moved, floor, tuple(_saved(d, twice)))
+
+
+def _saved(d: Derivation, twice: bool) -> Iterator[tuple[str, tuple[Saved, ...]]]:
+    """What `NAME_forward` hands on, and what `NAME` holds: tensors that only the graph goes on to have no values."""
+    yield f"{d.op.name}_forward", d.saved
+    further = module_of(d, order=2).higher if twice else None
+    if further is not None:
+        known = {s.label: s for s in d.saved}
+        every = (known.get(n) or saved_by_forward(d.named, (n,))[0] for n in further.keeps)
+        yield f"{d.op.name}, differentiable twice,", tuple(every)
 
 
 def _lengths(d: Derivation, given: Mapping[str, int]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from derive.collapse.autograd.saved import total_bytes
 from derive.ir.terms.axes import PACK_NAME
 from derive.show.cost_report import CostReport, Part
 
@@ -31,6 +32,9 @@ def cost_tables(report: CostReport) -> Iterator[RenderableType]:
         f"{report.least_bytes / 1e6:,.2f} MB, a floor of {1e6 * report.floor:,.0f} us: "
         f"{taken / report.floor:.1f} times that"
     )
+    for who, saved in report.saved:
+        names = f": {', '.join(s.label for s in saved)}" if saved else ""
+        yield f"{who} keeps {total_bytes(saved, report.sizes) / 1e6:,.2f} MB{names}"
     worst = max((*report.forward, *report.backward), key=lambda p: p.taken - p.floor)
     yield (
         f"they part most at `{worst.code}`: {1e6 * worst.taken:,.0f} us where {1e6 * worst.floor:,.0f} would do"

@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from derive.emit import ORDERS, render_shared
+from derive.emit import ORDERS, render_orders, render_shared
 from derive.ir.equations import Op
 from derive.verify.compare import Disagreement
-from derive.verify.emitted import Unproven, cases_of, first_wrong, refusal, subjects_of
+from derive.verify.emitted import every_case_of, first_wrong_of, refusal
 from derive.verify.kernels import watched
 
 _PACKAGE = "package"
@@ -38,7 +38,7 @@ class Apart:
             self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="handgrad_proof_")))
             package = self.folder / _PACKAGE
             (package / ORDERS).mkdir(parents=True)
-            for name, text in {"__init__.py": "", **render_shared("cpu")}.items():
+            for name, text in {"__init__.py": "", **render_shared("cpu"), **render_orders()}.items():
                 (package / name).write_text(text, encoding="utf-8")
             self.said = stack.enter_context((self.folder / "said").open("w+b"))
             path = os.pathsep.join(p or os.getcwd() for p in sys.path)
@@ -61,17 +61,16 @@ class Apart:
 
         Raises DeriveError where one is wrong, or ends the process.
         """
-        try:
-            cases = cases_of(op)
-        except Unproven as unproven:
-            return str(unproven)
+        cases, unproven = every_case_of(op, any("/" in name for name in files))
+        if not cases:
+            return unproven
         for name, text in files.items():
             (self.folder / _PACKAGE / name).write_text(text, encoding="utf-8")
         (self.folder / "cases").write_bytes(pickle.dumps((op, cases)))
         wrong, why = self._answer(op)
         if wrong:
             raise refusal(op, wrong)
-        return why
+        return why or unproven
 
     def _answer(self, op: Op) -> tuple[str, str]:
         assert self.process.stdin is not None and self.process.stdout is not None, "both are pipes"
@@ -113,14 +112,15 @@ def _found(folder: Path, name: str) -> tuple[str, str]:
     op, cases = pickle.loads((folder / "cases").read_bytes())
     module = importlib.import_module(f"{_PACKAGE}.{name}")
     runtime: Any = importlib.import_module(f"{_PACKAGE}._native")
-    subjects = subjects_of(op, vars(module))
+    further = (folder / _PACKAGE / ORDERS / f"{name}.py").exists()
+    orders = vars(importlib.import_module(f"{_PACKAGE}.{ORDERS}.{name}")) if further else None
 
     def begins(where: str) -> None:
         (folder / "at").write_text(where, encoding="utf-8")
 
     call = runtime.Kernel.__call__
     runtime.Kernel.__call__ = lambda *_, **__: None
-    wrong = first_wrong(cases, subjects, begins)
+    wrong = first_wrong_of(op, cases, vars(module), orders, begins)
     runtime.Kernel.__call__ = call
     if wrong is not None:
         return _told(wrong, "in PyTorch"), ""
@@ -129,9 +129,12 @@ def _found(folder: Path, name: str) -> tuple[str, str]:
     why = _why_not_compiled(f"{name}.c")
     if why:
         return "", why
-    with warnings.catch_warnings(), watched(runtime) as watch:
+    first, rest = {op.name: cases.pop(op.name)}, cases
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".* runs as PyTorch: ")  # the watch tells it
-        wrong = first_wrong(cases, subjects, begins)
+        with watched(runtime) as watch:
+            wrong = first_wrong_of(op, first, vars(module), orders, begins)
+        wrong = wrong or first_wrong_of(op, rest, vars(module), orders, begins)  # in which PyTorch may run by right
     gave_way = ", ".join(dict.fromkeys(map(str, watch.gave_way)))
     return _told(wrong, "in C") if wrong else "", f"PyTorch ran in place of {gave_way}" if gave_way else ""
 

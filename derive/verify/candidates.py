@@ -21,6 +21,7 @@ from derive.errors import DeriveError
 from derive.ir.equations import Op
 from derive.notation.running import FailedError, Someones, run, text_of
 from derive.verify.compare import Subject
+from derive.verify.orders import gradient_map, of_forward_mode, of_twice, tangent_map
 from derive.verify.subjects import of_backward, of_forward, of_function_class
 
 
@@ -40,6 +41,18 @@ def load(where: str, op: Op, device: torch.device = CPU) -> Subject:
     ):
         return of_forward(found, op)
     return of_backward(found, op)
+
+
+def load_further(where: str, op: Op, tangents: bool, device: torch.device = CPU) -> Subject:
+    """The double backward of an op that `FILE.py:function` names, or its JVP if `tangents`.
+
+    A function `double_backward(ddx, …, *inputs, dy, …)` or `jvp(tx, …, *inputs)`; or a `torch.autograd.Function` that
+    is differentiable twice, or in forward mode. Raises DeriveError as `load` does.
+    """
+    found, of = opened(where, device=device).found, tangent_map(op) if tangents else gradient_map(op)
+    if isinstance(found, type) and issubclass(found, torch.autograd.Function):
+        return of_forward_mode(op, found.apply) if tangents else of_twice(op, found.apply)
+    return of_backward(found, of, [o.name for o in of.differentiable] if tangents else ())
 
 
 @dataclass(frozen=True, eq=False)

@@ -127,16 +127,13 @@ class Case:
         return f"{self.situation}: {shapes}, seed {self.seed}"
 
 
-def executed(call: Call) -> dict[str, Tensor]:
-    """The outputs of the op, by executing its equations in the dtype of the inputs."""
-    return _executed(call, call.inputs)
+def executed(call: Call, inputs: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    """The outputs of the op, by executing its equations in the dtype of the inputs, other `inputs` if given.
 
-
-def _executed(call: Call, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """As the equations are written; where they overflow, as they are with the largest exponent taken off.
-
-    Of an op without equations, as its forward computes them.
+    As they are written; where they overflow, as they are with the largest exponent taken off. Of an op without
+    equations, as its forward computes them.
     """
+    inputs = call.inputs if inputs is None else inputs
     if isinstance(call.op, Opaque):
         return call.op.outputs_of(call.arguments(inputs))
     found = _outputs_of(call.op, call, inputs)
@@ -175,21 +172,22 @@ def reference(call: Call) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     if isinstance(call.op, Opaque) and call.op.by_differences:
         return executed(call), call.op.differences(call.arguments(), call.cotangents)
     leaves = {o.name: call.inputs[o.name].detach().clone().requires_grad_() for o in call.op.differentiable}
-    outputs = _executed(call, {**call.inputs, **leaves})
+    outputs = executed(call, {**call.inputs, **leaves})
     gradients = autograd(list(outputs.values()), leaves, call.cotangents)
     return {n: t.detach() for n, t in outputs.items()}, gradients
 
 
 def autograd(
-    outputs: Sequence[Tensor], leaves: Mapping[str, Tensor], cotangents: Sequence[Tensor]
+    outputs: Sequence[Tensor], leaves: Mapping[str, Tensor], cotangents: Sequence[Tensor], again: bool = False
 ) -> dict[str, Tensor]:
-    """Autograd's gradient for each leaf, zeros where none of the outputs depends on it."""
+    """Autograd's gradient for each leaf, zeros where none of the outputs depends on it; differentiable if `again`."""
     flows = [(o, c.to(o.dtype)) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
     if not flows:
         return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     found = torch.autograd.grad(
-        [o for o, _ in flows], list(leaves.values()), [c for _, c in flows], allow_unused=True, retain_graph=True
-    )
+        [o for o, _ in flows], list(leaves.values()), [c for _, c in flows],
+        allow_unused=True, retain_graph=True, create_graph=again,
+    )  # fmt: skip
     return {n: torch.zeros_like(leaf) if g is None else g for (n, leaf), g in zip(leaves.items(), found, strict=True)}
 
 

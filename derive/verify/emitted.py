@@ -2,7 +2,8 @@
 
 In float64 with random cotangents: odd lengths, of values as they are drawn and with ties and repeated indices; and one
 long row, with ties and repeated indices. Where right gradients are not finite there, or are all 0, which tells nothing,
-or jump by rounding alone, the long row is taken again of values as they are drawn.
+or jump by rounding alone, the long row is taken again of values as they are drawn. What is of the second order is held
+in the same situations against autograd of that, each of its cotangents also alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from derive.ir.equations import Op
 from derive.verify import values
 from derive.verify.cases import Case
 from derive.verify.compare import Disagreement, Subject, disagreements, told
+from derive.verify.orders import alone, gradient_map, of_gradients, of_tangents, tangent_map
 from derive.verify.situations import Situation
 from derive.verify.subjects import (
     of_descent,
@@ -44,19 +46,53 @@ class Unproven(Exception):
     """Why nothing can be said of an op."""
 
 
-def prove(op: Op, functions: Mapping[str, Any]) -> str:
+Cases = dict[str, tuple[Case, ...]]
+"""The calls that an op's functions are proved by: of the first order, of gradients of gradients, of tangents."""
+
+
+def prove(op: Op, functions: Mapping[str, Any], orders: Mapping[str, Any] | None = None) -> str:
     """Hold a module's functions, by name, against the equations; why that cannot be done, "" where they are right.
 
-    Raises DeriveError where one is wrong: the tensor, the place, what was found and what is right.
+    `orders` are those of the module of its further derivatives. Raises DeriveError where one is wrong: the tensor, the
+    place, what was found and what is right.
     """
-    try:
-        with _on_one_thread():
-            wrong = first_wrong(cases_of(op), subjects_of(op, functions))
-    except Unproven as unproven:
-        return str(unproven)
+    with _on_one_thread():
+        cases, why = every_case_of(op, orders is not None)
+        wrong = first_wrong_of(op, cases, functions, orders)
     if wrong is not None:
         raise refusal(op, f"{wrong.message} ({wrong.case})")
-    return ""
+    return why
+
+
+def every_case_of(op: Op, further: bool) -> tuple[Cases, str]:
+    """The calls that an op's functions are proved by, those of its `further` derivatives among them.
+
+    And why there are none of some, "" where there are.
+    """
+    out: Cases = {}
+    try:
+        out[op.name] = cases_of(op)
+        for own in (gradient_map(op), tangent_map(op)) if further else ():
+            out[own.name] = tuple(each for case in cases_of(own) for each in alone(case))
+    except Unproven as unproven:
+        return out, str(unproven) if not out else f"of its second derivatives: {unproven}"
+    return out, ""
+
+
+def first_wrong_of(
+    op: Op,
+    cases: Cases,
+    functions: Mapping[str, Any],
+    orders: Mapping[str, Any] | None,
+    begins: Callable[[str], None] = lambda where: None,
+) -> Disagreement | None:
+    """The first thing that is wrong of an op's functions in these calls."""
+    made = {op.name: lambda: subjects_of(op, functions)}
+    if orders is not None:
+        made[gradient_map(op).name] = lambda: of_gradients(op, functions[op.name], orders)
+        made[tangent_map(op).name] = lambda: of_tangents(op, functions[op.name], orders)
+    found = (first_wrong(own, made[name](), begins) for name, own in cases.items())
+    return next((wrong for wrong in found if wrong is not None), None)
 
 
 def refusal(op: Op, found: str) -> DeriveError:

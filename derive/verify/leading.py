@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from sympy import Expr
 from torch import Tensor
@@ -34,6 +35,15 @@ def unflat(op: Op, name: str, tensor: Tensor, leading: tuple[int, ...]) -> Tenso
     """The tensor with `...` taken apart into its leading axes again."""
     where = _pack_at(op, name)
     return tensor if where is None else tensor.reshape([*tensor.shape[:where], *leading, *tensor.shape[where + 1 :]])
+
+
+def leading_of(op: Op, inputs: Mapping[str, Tensor]) -> tuple[int, ...]:
+    """The lengths that `...` stands for, as the first input that has it tells."""
+    for name, t in inputs.items():
+        where = _pack_at(op, name)
+        if where is not None:
+            return tuple(t.shape[where : where + t.dim() - len(named_dims(op, name)) + 1])
+    return ()
 
 
 def _pack_at(op: Op, name: str) -> int | None:

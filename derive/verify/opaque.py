@@ -53,6 +53,7 @@ class Opaque(Op):
         """What the function returned, by the outputs' names."""
         several = list(returned) if isinstance(returned, tuple | list) else [returned]
         names = ["y"] if len(several) == 1 else [f"y{k}" for k in range(len(several))]
+        names = list(self.outputs) if len(self.outputs) == len(several) else names
         real = {
             n: t for n, t in zip(names, several, strict=True) if isinstance(t, Tensor) and t.is_floating_point()
         }

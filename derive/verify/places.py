@@ -45,6 +45,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "expm1": _expm1,
     "polygamma": lambda n, x: torch.polygamma(int(n.flatten()[0]), x),  # digamma(x) is polygamma(0, x)
     "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    "stop": torch.Tensor.detach,
 }
 _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda t: t.sum(1),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from derive.emit.memory import module_in_memory
+from derive.emit import ORDERS
+from derive.emit.memory import modules_in_memory
 from derive.ir.equations import Op
 from derive.verify.apart import Apart
 from derive.verify.emitted import prove
@@ -25,5 +26,5 @@ def prover(backend: str) -> Iterator[Prove]:
 
 
 def _prove_in_memory(op: Op, files: Mapping[str, str]) -> str:
-    with module_in_memory(op.name, files[f"{op.name}.py"]) as module:
-        return prove(op, vars(module))
+    with modules_in_memory(files) as modules:
+        return prove(op, modules[op.name], modules.get(f"{ORDERS}.{op.name}"))

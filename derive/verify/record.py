@@ -48,7 +48,7 @@ def command_line(ops: Sequence[str], file: Path | None, everything: bool, native
     return shlex.join(words)
 
 
-_DEFAULTS = {"seed": 0, "save": "cost", "backend": "torch", "device": "cpu"}
+_DEFAULTS = {"seed": 0, "save": "cost", "backend": "torch", "device": "cpu", "order": 1}
 
 
 def _verdict(v: Verification) -> dict[str, Any]:

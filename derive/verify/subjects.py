@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -177,14 +178,17 @@ def _of_apply(apply: Callable[..., Any], name: str, takes: int | None, op: Op) -
     return of_differentiable(apply)
 
 
-def of_backward(function: Callable[..., Any], op: Op) -> Subject:
+def of_backward(function: Callable[..., Any], op: Op, without: Collection[str] = ()) -> Subject:
     """Someone's `backward(d_output, *inputs)`: one cotangent an output, then the inputs in the order of the op.
+
+    Of these it is not given those `without` which it does.
 
     Numbers are given to a parameter of their name, or in order where there is room for them. What it returns is one
     gradient a differentiable input, in order; or one an input, with anything for those that take none; or a mapping
     by name.
     """
-    numbers = _wanted_numbers(function, op)
+    taken = replace(op, operands=tuple(o for o in op.operands if o.name not in without))
+    numbers = _wanted_numbers(function, taken)
     fixed = [o for o in op.operands if o.kind == "scalar" and o.has_default]
     ignored = [o for o in fixed if numbers is not None and o.name not in numbers]
 
@@ -192,9 +196,10 @@ def of_backward(function: Callable[..., Any], op: Op) -> Subject:
         for operand in ignored:
             if call.numbers[operand.name] != operand.default:
                 raise TypeError(f"takes no {operand.name}")
-        tensors = list(call.inputs.values())
+        tensors = [t for n, t in call.inputs.items() if n not in without]
         if numbers is None:
-            return Answer(_named(op, function(*call.cotangents, *call.arguments())))
+            own = (a for o, a in zip(op.operands, call.arguments(), strict=True) if o.name not in without)
+            return Answer(_named(op, function(*call.cotangents, *own)))
         given = {name: call.numbers[name] for name in numbers}
         return Answer(_named(op, function(*call.cotangents, *tensors, **given)))
 

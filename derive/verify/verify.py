@@ -11,11 +11,14 @@ import torch
 from sympy import exp
 from torch import Tensor
 
+from derive.emit import ORDERS, rendered
 from derive.emit.devices import CPU
 from derive.emit.live import live_of
+from derive.emit.memory import modules_in_memory
 from derive.errors import DeriveError
 from derive.ir.equations import Op
 from derive.notation.running import FailedError, Someones
+from derive.orders import double_backward, forward_mode
 from derive.pipeline import Derivation
 from derive.verify.battery import BATTERY, LOOPS, cases
 from derive.verify.cases import Call, Case, case_of, reference, scale, worst
@@ -25,6 +28,7 @@ from derive.verify.differences import ENOUGH, Slope, slope
 from derive.verify.elsewhere import placed
 from derive.verify.kernels import compiled
 from derive.verify.leading import unflat
+from derive.verify.orders import gradient_map, of_forward_mode, of_gradients, of_tangents, of_twice, tangent_map
 from derive.verify.situations import Situation
 from derive.verify.subjects import of_differentiable, of_live, of_workspace, parts
 from derive.verify.values import times
@@ -115,9 +119,12 @@ Wrong = Callable[[Case], tuple[Disagreement, ...]]
 
 
 def verify(
-    op: Op, save: str = "cost", seed: int = 0, native: Native | None = None, device: torch.device = CPU
+    op: Op, save: str = "cost", seed: int = 0, native: Native | None = None, device: torch.device = CPU, order: int = 1
 ) -> Verification:
     """Hold every gradient of an op against autograd, finite differences, its stepwise form, and lower precisions.
+
+    Of `order` 2, also what cotangents of the gradients give inputs, `grad_x`, and cotangents, and what tangents give
+    outputs, `ty`.
 
     `native` is another differentiable forward of the same signature, whose rounding errors stand beside ours; without
     it, those of autograd over the executed equations. On a `device` it is the derived functions, and `native`, that
@@ -132,7 +139,37 @@ def verify(
         return (*disagreements(case, subject), *others)
 
     other = None if native is None else placed(of_differentiable(native), device)
-    return _verified(live.derivation, subject, tuple(cases(op, seed)), wrong, seed, other)
+    found = _verified(live.derivation, op, subject, tuple(cases(op, seed)), wrong, seed, other)
+    return found if order == 1 else _with_further(found, live.derivation, seed, native, device)
+
+
+def _with_further(
+    first: Verification, d: Derivation, seed: int, native: Native | None, device: torch.device
+) -> Verification:
+    """The same, with rows for second derivatives and for tangents."""
+    op, out = first.op, first
+    others = (None, None) if native is None else (of_twice(op, native), of_forward_mode(op, native))
+    with modules_in_memory(rendered(d, "torch", order=2).files) as modules:
+        function, orders = modules[op.name][op.name], modules[f"{ORDERS}.{op.name}"]
+        seconds, tangents = of_gradients(op, function, orders), of_tangents(op, function, orders)
+        names = {f"d{o.name}": f"grad_{o.name}" for o in op.differentiable}
+        given = [o.name for o in tangent_map(op).differentiable]
+        called = {f"d{dy}": f"t{y}" for dy, y in zip(given, op.outputs, strict=True)}
+        for own, made, subjects, other, rows in (
+            (gradient_map(op), double_backward(d), seconds, others[0], names),
+            (tangent_map(op), forward_mode(d), tangents, others[1], called),
+        ):
+            there = {name: placed(subject, device) for name, subject in subjects.items()}
+
+            def wrong(case: Case, there: Mapping[str, Subject] = there) -> tuple[Disagreement, ...]:
+                every = (told(disagreements(case, subject), f"by {name}") for name, subject in there.items())
+                return tuple(d for found in every for d in found)
+
+            subject, beside = next(iter(there.values())), None if other is None else placed(other, device)
+            found = _verified(made, own, subject, tuple(cases(own, seed)), wrong, seed, beside)
+            further = tuple(replace(row, gradient=rows.get(row.gradient, row.gradient)) for row in found.rows)
+            out = replace(out, rows=(*out.rows, *further), wrong=(*out.wrong, *found.wrong))
+    return out
 
 
 def verify_kernels(op: Op, save: str = "cost", seed: int = 0, native: Native | None = None) -> Verification:
@@ -145,7 +182,7 @@ def verify_kernels(op: Op, save: str = "cost", seed: int = 0, native: Native | N
         long = (_as_torch_rounds(case, torch_form) for case in cases(op, seed, LOOPS))
         made = (*cases(op, seed), *long)
         other = None if native is None else of_differentiable(native)
-        found = _verified(kernels.derivation, kernels.subject, made, kernels.wrong, seed, other)
+        found = _verified(kernels.derivation, op, kernels.subject, made, kernels.wrong, seed, other)
         return replace(found, kernels=kernels.ran())
 
 
@@ -179,13 +216,13 @@ def _twice_off(
 
 def _verified(
     derivation: Derivation,
+    op: Op,
     subject: Subject,
     made: tuple[Case, ...],
     wrong: Wrong,
     seed: int,
     native: Subject | None,
 ) -> Verification:
-    op = derivation.op
     ordinary = next((c for c in made if c.situation == BATTERY[0].name), None)
     if ordinary is None:
         raise DeriveError("found no ordinary call", op=op.name, fix="say what its inputs may be, such as .positive")
@@ -245,10 +282,13 @@ def _is_finite(case: Case) -> bool:
 def stepwise(derivation: Derivation, case: Case) -> dict[str, Tensor]:
     """The gradients by the chain rule's own form, every adjoint evaluated as it is written, in float64."""
     steps = derivation.steps
-    world = with_adjoints(steps, chain_world(derivation, case.call))
+    tensors = (o.name for o in steps.op.operands if o.is_tensor)
+    call = replace(case.call, op=steps.op, inputs=dict(zip(tensors, case.call.inputs.values(), strict=True)))
+    world = with_adjoints(steps, chain_world(derivation, call))
     targets = {a.of: a.target.name for a in steps.adjoints}
     names = [o.name for o in steps.op.differentiable]
-    return {n: unflat(steps.op, n, world.tensors[targets[n]], case.call.leading) for n in names}
+    found = (unflat(steps.op, n, world.tensors[targets[n]], case.call.leading) for n in names)
+    return dict(zip((o.name for o in case.op.differentiable), found, strict=True))
 
 
 def rounding(op: Op, subject: Subject, other: Subject, situation: Situation, seed: int) -> dict[str, Rounding]:
@@ -296,7 +336,7 @@ def _elements(case: Case) -> int:
 
 
 def _relative(got: Tensor | None, want: Tensor) -> float:
-    return float("inf") if got is None else worst(got, want) / scale(want)
+    return worst(torch.zeros_like(want) if got is None else got, want) / scale(want)
 
 
 def _worst(made: tuple[Case, ...], subject: Subject, skip: set[Case]) -> dict[str, float]:

@@ -33,59 +33,35 @@ def add_forward(x: Tensor, y: Tensor) -> tuple[Tensor, AddSaved]:
     return z, AddSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddz2: Tensor, dz: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddz2 alone."""
-    need_ddz, _, _ = needs or (True,) * 3
-    return ddz2 if need_ddz else None, None, None
-
-
-def _double_backward_of_y(
-    ddz2: Tensor, dz: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddz2 alone."""
-    need_ddz, _, _ = needs or (True,) * 3
-    return ddz2 if need_ddz else None, None, None
-
-
 @in_float32
 def add_double_backward(
     ddz2: Tensor | None, ddz3: Tensor | None, dz: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dz, x and y, from those of the gradients; None for what is 0, or not needed."""
-    if ddz2 is None or ddz3 is None:
-        return added(
-            3,
-            None if ddz2 is None else _double_backward_of_x(ddz2, dz, needs=needs),
-            None if ddz3 is None else _double_backward_of_y(ddz3, dz, needs=needs),
-        )
-    need_ddz, _, _ = needs or (True,) * 3
-    ddz = ddz2 + ddz3  # ddz[...] = ddz2[...] + ddz3[...]
-    return ddz if need_ddz else None, None, None
-
-
-def _jvp_of_x(tz: Tensor) -> tuple[Tensor | None]:
-    """The same from tz alone."""
-    return (tz,)
-
-
-def _jvp_of_y(tz: Tensor) -> tuple[Tensor | None]:
-    """The same from tz alone."""
-    return (tz,)
+    ddz2_2 = ddz2
+    parts = []
+    if ddz2_2 is not None:
+        ddz2 = ddz2_2
+        need_ddz, _, _ = needs or (True,) * 3
+        parts.append((ddz2 if need_ddz else None, None, None))
+    if ddz3 is not None:
+        ddz2 = ddz3
+        need_ddz, _, _ = needs or (True,) * 3
+        parts.append((ddz2 if need_ddz else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def add_jvp(tx: Tensor | None, ty: Tensor | None) -> Tensor | None:
     """The tangents of z, from those of the inputs; None where none is given."""
-    if tx is None or ty is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx),
-            None if ty is None else _jvp_of_y(ty),
-        )[0]
-    tz = tx + ty  # tz[...] = tx[...] + ty[...]
-    return tz
+    parts = []
+    if tx is not None:
+        tz = tx
+        parts.append((tz,))
+    if ty is not None:
+        tz = ty
+        parts.append((tz,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

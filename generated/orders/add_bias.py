@@ -34,64 +34,38 @@ def add_bias_forward(x: Tensor, b: Tensor) -> tuple[Tensor, AddBiasSaved]:
     return y, AddBiasSaved(*saved, leading)
 
 
-def _double_backward_of_x(
-    ddy2: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddy2 alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    return ddy2 if need_ddy else None, None, None
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    leading = dy.shape[:-1]
-    d = ddb.shape[0]
-    ddy = ddb.expand(*leading, d)  # ddy[..., d] = ddb[d]
-    return ddy if need_ddy else None, None, None
-
-
 @in_float32
 def add_bias_double_backward(
     ddy2: Tensor | None, ddb: Tensor | None, dy: Tensor, leading: torch.Size, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and b, from those of the gradients; None for what is 0, or not needed."""
-    if ddy2 is None or ddb is None:
-        return added(
-            3,
-            None if ddy2 is None else _double_backward_of_x(ddy2, dy, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, needs=needs),
-        )
-    need_ddy, _, _ = needs or (True,) * 3
-    ddy = ddy2 + ddb  # ddy[..., d] = ddy2[..., d] + ddb[d]
-    return ddy if need_ddy else None, None, None
-
-
-def _jvp_of_x(ty: Tensor) -> tuple[Tensor | None]:
-    """The same from ty alone."""
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, leading: torch.Size) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    d = tb.shape[0]
-    ty = tb.expand(*leading, d)  # ty[..., d] = tb[d]
-    return (ty,)
+    ddy2_2 = ddy2
+    parts = []
+    if ddy2_2 is not None:
+        ddy2 = ddy2_2
+        need_ddy, _, _ = needs or (True,) * 3
+        parts.append((ddy2 if need_ddy else None, None, None))
+    if ddb is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        leading = dy.shape[:-1]
+        d = ddb.shape[0]
+        ddy = ddb.expand(*leading, d)  # ddy[..., d] = ddb[d]
+        parts.append((ddy if need_ddy else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def add_bias_jvp(tx: Tensor | None, tb: Tensor | None, leading: torch.Size) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tb is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx),
-            None if tb is None else _jvp_of_b(tb, leading),
-        )[0]
-    ty = tx + tb  # ty[..., d] = tx[..., d] + tb[d]
-    return ty
+    parts = []
+    if tx is not None:
+        ty = tx
+        parts.append((ty,))
+    if tb is not None:
+        d = tb.shape[0]
+        ty = tb.expand(*leading, d)  # ty[..., d] = tb[d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

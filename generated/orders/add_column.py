@@ -34,64 +34,38 @@ def add_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, AddColumnSaved]:
     return y, AddColumnSaved(*saved, d)
 
 
-def _double_backward_of_x(
-    ddy2: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddy2 alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    return ddy2 if need_ddy else None, None, None
-
-
-def _double_backward_of_c(
-    ddc: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddc alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    leading = ddc.shape[:]
-    d = dy.shape[-1]
-    ddy = ddc[..., None].expand(*leading, d)  # ddy[..., d] = ddc[...]
-    return ddy if need_ddy else None, None, None
-
-
 @in_float32
 def add_column_double_backward(
     ddy2: Tensor | None, ddc: Tensor | None, dy: Tensor, d: int, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and c, from those of the gradients; None for what is 0, or not needed."""
-    if ddy2 is None or ddc is None:
-        return added(
-            3,
-            None if ddy2 is None else _double_backward_of_x(ddy2, dy, needs=needs),
-            None if ddc is None else _double_backward_of_c(ddc, dy, needs=needs),
-        )
-    need_ddy, _, _ = needs or (True,) * 3
-    ddy = ddy2 + ddc[..., None]  # ddy[..., d] = ddy2[..., d] + ddc[...]
-    return ddy if need_ddy else None, None, None
-
-
-def _jvp_of_x(ty: Tensor) -> tuple[Tensor | None]:
-    """The same from ty alone."""
-    return (ty,)
-
-
-def _jvp_of_c(tc: Tensor, d: int) -> tuple[Tensor | None]:
-    """The same from tc alone."""
-    leading = tc.shape[:]
-    ty = tc[..., None].expand(*leading, d)  # ty[..., d] = tc[...]
-    return (ty,)
+    ddy2_2 = ddy2
+    parts = []
+    if ddy2_2 is not None:
+        ddy2 = ddy2_2
+        need_ddy, _, _ = needs or (True,) * 3
+        parts.append((ddy2 if need_ddy else None, None, None))
+    if ddc is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        leading = ddc.shape[:]
+        d = dy.shape[-1]
+        ddy = ddc[..., None].expand(*leading, d)  # ddy[..., d] = ddc[...]
+        parts.append((ddy if need_ddy else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def add_column_jvp(tx: Tensor | None, tc: Tensor | None, d: int) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tc is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx),
-            None if tc is None else _jvp_of_c(tc, d),
-        )[0]
-    ty = tx + tc[..., None]  # ty[..., d] = tx[..., d] + tc[...]
-    return ty
+    parts = []
+    if tx is not None:
+        ty = tx
+        parts.append((ty,))
+    if tc is not None:
+        leading = tc.shape[:]
+        ty = tc[..., None].expand(*leading, d)  # ty[..., d] = tc[...]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

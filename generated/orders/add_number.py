@@ -34,62 +34,36 @@ def add_number_forward(x: Tensor, a: Tensor) -> tuple[Tensor, AddNumberSaved]:
     return y, AddNumberSaved(*saved, leading)
 
 
-def _double_backward_of_x(
-    ddy2: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddy2 alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    return ddy2 if need_ddy else None, None, None
-
-
-def _double_backward_of_a(
-    dda: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dda alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    leading = dy.shape[:]
-    ddy = dda.expand(leading)  # ddy[...] = dda[()]
-    return ddy if need_ddy else None, None, None
-
-
 @in_float32
 def add_number_double_backward(
     ddy2: Tensor | None, dda: Tensor | None, dy: Tensor, leading: torch.Size, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and a, from those of the gradients; None for what is 0, or not needed."""
-    if ddy2 is None or dda is None:
-        return added(
-            3,
-            None if ddy2 is None else _double_backward_of_x(ddy2, dy, needs=needs),
-            None if dda is None else _double_backward_of_a(dda, dy, needs=needs),
-        )
-    need_ddy, _, _ = needs or (True,) * 3
-    ddy = ddy2 + dda  # ddy[...] = ddy2[...] + dda[()]
-    return ddy if need_ddy else None, None, None
-
-
-def _jvp_of_x(ty: Tensor) -> tuple[Tensor | None]:
-    """The same from ty alone."""
-    return (ty,)
-
-
-def _jvp_of_a(ta: Tensor, leading: torch.Size) -> tuple[Tensor | None]:
-    """The same from ta alone."""
-    ty = ta.expand(leading)  # ty[...] = ta[()]
-    return (ty,)
+    ddy2_2 = ddy2
+    parts = []
+    if ddy2_2 is not None:
+        ddy2 = ddy2_2
+        need_ddy, _, _ = needs or (True,) * 3
+        parts.append((ddy2 if need_ddy else None, None, None))
+    if dda is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        leading = dy.shape[:]
+        ddy = dda.expand(leading)  # ddy[...] = dda[()]
+        parts.append((ddy if need_ddy else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def add_number_jvp(tx: Tensor | None, ta: Tensor | None, leading: torch.Size) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or ta is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx),
-            None if ta is None else _jvp_of_a(ta, leading),
-        )[0]
-    ty = tx + ta  # ty[...] = tx[...] + ta[()]
-    return ty
+    parts = []
+    if tx is not None:
+        ty = tx
+        parts.append((ty,))
+    if ta is not None:
+        ty = ta.expand(leading)  # ty[...] = ta[()]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -56,208 +56,6 @@ def attention_with_bias_forward(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -
     return o, AttentionWithBiasSaved(*saved)
 
 
-def _double_backward_of_q(
-    ddq: Tensor,
-    do: Tensor,
-    p: Tensor,
-    o: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddq alone."""
-    need_ddo, need_grad_q, need_dk, need_dv, need_dbias = needs or (True,) * 5
-    ddo = grad_q = dk = dv = dbias = None
-    *_, h, i, d = ddq.shape
-    j = p.shape[-1]
-    if need_grad_q or need_dk or need_dbias:
-        dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
-        # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)
-        # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)
-    if need_dk:
-        ds = dp_minus_sum_do_o * p  # ds[..., h, i, j] = dp_minus_sum_do_o[..., h, i, j] * p[..., h, i, j]
-    # dds[..., h, i, j] = sum(ddq[..., h, i, d] * k[..., h, j, d], over=d) / sqrt(size(d))
-    dds = (ddq @ k.mT).div_(math.sqrt(d))
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., h, i, j] = dds[..., h, i, j] * p[..., h, i, j]
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_grad_q or need_dk or need_dv or need_dbias:
-        # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
-        grad_o = -sum_ddp_minus_sum_do_o * do
-    if need_grad_q or need_dk or need_dbias:
-        # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
-        #     v[..., h, j, e], over=e)
-        grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
-        # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_grad_q:
-        # grad_q[..., h, i, d] = sum(grad_s[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
-        grad_q = (grad_s @ k).div_(math.sqrt(d))
-    if need_dk:
-        # dk[..., h, j, d] = (sum(ddq[..., h, i, d] * ds[..., h, i, j], over=i) + sum(grad_s[..., h, i, j] *
-        #     q[..., h, i, d], over=i)) / sqrt(size(d))
-        dk = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
-    if need_dv:
-        # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) + sum(grad_o[..., h, i, e]
-        #     * p[..., h, i, j], over=i)
-        dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
-    if need_dbias:
-        dbias = grad_s.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
-    if need_ddo:
-        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
-        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-        ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return ddo, grad_q, dk, dv, dbias
-
-
-def _double_backward_of_k(
-    ddk: Tensor,
-    do: Tensor,
-    p: Tensor,
-    o: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddk alone."""
-    need_ddo, need_dq, need_grad_k, need_dv, need_dbias = needs or (True,) * 5
-    ddo = dq = grad_k = dv = dbias = None
-    *_, h, j, d = ddk.shape
-    i = do.shape[-2]
-    if need_dq or need_grad_k or need_dbias:
-        dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
-        # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)
-        # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)
-    if need_dq:
-        ds = dp_minus_sum_do_o * p  # ds[..., h, i, j] = dp_minus_sum_do_o[..., h, i, j] * p[..., h, i, j]
-    # dds[..., h, i, j] = sum(ddk[..., h, j, d] * q[..., h, i, d], over=d) / sqrt(size(d))
-    dds = (q @ ddk.mT).div_(math.sqrt(d))
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., h, i, j] = dds[..., h, i, j] * p[..., h, i, j]
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_dq or need_grad_k or need_dv or need_dbias:
-        # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
-        grad_o = -sum_ddp_minus_sum_do_o * do
-    if need_dq or need_grad_k or need_dbias:
-        # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
-        #     v[..., h, j, e], over=e)
-        grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
-        # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_dq:
-        # dq[..., h, i, d] = (sum(ddk[..., h, j, d] * ds[..., h, i, j], over=j) + sum(grad_s[..., h, i, j] *
-        #     k[..., h, j, d], over=j)) / sqrt(size(d))
-        dq = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
-    if need_grad_k:
-        # grad_k[..., h, j, d] = sum(grad_s[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
-        grad_k = (grad_s.mT @ q).div_(math.sqrt(d))
-    if need_dv:
-        # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) + sum(grad_o[..., h, i, e]
-        #     * p[..., h, i, j], over=i)
-        dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
-    if need_dbias:
-        dbias = grad_s.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
-    if need_ddo:
-        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
-        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-        ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return ddo, dq, grad_k, dv, dbias
-
-
-def _double_backward_of_v(
-    ddv: Tensor, do: Tensor, p: Tensor, q: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddv alone."""
-    need_ddo, need_dq, need_dk, _, need_dbias = needs or (True,) * 5
-    ddo = dq = dk = dbias = None
-    d = q.shape[-1]
-    *_, h, j, _ = ddv.shape
-    i = do.shape[-2]
-    if need_dq or need_dk or need_dbias:
-        dp = do @ ddv.mT  # dp[..., h, i, j] = sum(ddv[..., h, j, e] * do[..., h, i, e], over=e)
-        # sum_dp_p[..., h, i] = sum(dp[..., h, i, j] * p[..., h, i, j], over=j)
-        sum_dp_p = (dp * p).sum(-1, keepdim=True)
-        ds = dp.sub_(sum_dp_p).mul_(p)  # ds[..., h, i, j] = p[..., h, i, j] * (dp[..., h, i, j] - sum_dp_p[..., h, i])
-    if need_dq:
-        # dq[..., h, i, d] = sum(ds[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
-        dq = (ds @ k).div_(math.sqrt(d))
-    if need_dk:
-        # dk[..., h, j, d] = sum(ds[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
-        dk = (ds.mT @ q).div_(math.sqrt(d))
-    if need_dbias:
-        dbias = ds.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(ds[..., h, i, j], over=...)
-    if need_ddo:
-        ddo = p @ ddv  # ddo[..., h, i, e] = sum(ddv[..., h, j, e] * p[..., h, i, j], over=j)
-    return ddo, dq, dk, None, dbias
-
-
-def _double_backward_of_bias(
-    ddbias: Tensor,
-    do: Tensor,
-    p: Tensor,
-    o: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddbias alone."""
-    need_ddo, need_dq, need_dk, need_dv, need_grad_bias = needs or (True,) * 5
-    ddo = dq = dk = dv = grad_bias = None
-    d = q.shape[-1]
-    h, i, j = ddbias.shape
-    if need_dq or need_dk or need_grad_bias:
-        dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
-        # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)
-        # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)
-    ddp_minus_sum_do_o = ddbias * p  # ddp_minus_sum_do_o[..., h, i, j] = ddbias[h, i, j] * p[..., h, i, j]
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_dq or need_dk or need_dv or need_grad_bias:
-        # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
-        grad_o = -sum_ddp_minus_sum_do_o * do
-    if need_dq or need_dk or need_grad_bias:
-        # grad_p[..., h, i, j] = ddbias[h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
-        #     v[..., h, j, e], over=e)
-        grad_p = (grad_o @ v.mT).addcmul_(ddbias, dp_minus_sum_do_o)
-        # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_dq:
-        # dq[..., h, i, d] = sum(grad_s[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
-        dq = (grad_s @ k).div_(math.sqrt(d))
-    if need_dk:
-        # dk[..., h, j, d] = sum(grad_s[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
-        dk = (grad_s.mT @ q).div_(math.sqrt(d))
-    if need_dv:
-        # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) + sum(grad_o[..., h, i, e]
-        #     * p[..., h, i, j], over=i)
-        dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
-    if need_grad_bias:
-        grad_bias = grad_s.sum_to_size(h, i, j)  # grad_bias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
-    if need_ddo:
-        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
-        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-        ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return ddo, dq, dk, dv, grad_bias
-
-
 @in_float32
 def attention_with_bias_double_backward(
     ddq: Tensor | None,
@@ -274,107 +72,216 @@ def attention_with_bias_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of do, q, k, v and bias, from those of the gradients; None for what is 0, or not needed."""
-    if ddq is None or ddk is None or ddv is None or ddbias is None:
-        return added(
-            5,
-            None if ddq is None else _double_backward_of_q(ddq, do, p, o, q, k, v, needs=needs),
-            None if ddk is None else _double_backward_of_k(ddk, do, p, o, q, k, v, needs=needs),
-            None if ddv is None else _double_backward_of_v(ddv, do, p, q, k, needs=needs),
-            None if ddbias is None else _double_backward_of_bias(ddbias, do, p, o, q, k, v, needs=needs),
-        )
-    need_ddo, need_grad_q, need_grad_k, need_grad_v, need_grad_bias = needs or (True,) * 5
-    ddo = grad_q = grad_k = grad_v = grad_bias = None
-    *_, h, i, d = ddq.shape
-    j = ddk.shape[-2]
-    if need_grad_q or need_grad_k or need_grad_bias:
-        dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
-        # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)
-        # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)
-    if need_grad_q or need_grad_k:
-        ds = dp_minus_sum_do_o * p  # ds[..., h, i, j] = dp_minus_sum_do_o[..., h, i, j] * p[..., h, i, j]
-    # dds[..., h, i, j] = sum(ddk[..., h, j, d] * q[..., h, i, d], over=d) / sqrt(size(d)) + sum(ddq[..., h, i, d] *
-    #     k[..., h, j, d], over=d) / sqrt(size(d)) + ddbias[h, i, j]
-    dds = (q @ ddk.mT).div_(math.sqrt(d)).add_((ddq @ k.mT).div_(math.sqrt(d))).add_(ddbias)
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., h, i, j] = dds[..., h, i, j] * p[..., h, i, j]
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_grad_q or need_grad_k or need_grad_v or need_grad_bias:
-        # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
-        grad_o = -sum_ddp_minus_sum_do_o * do
-    if need_grad_q or need_grad_k or need_grad_bias:
-        # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(ddv[..., h, j, e] *
-        #     do[..., h, i, e], over=e) + sum(grad_o[..., h, i, e] * v[..., h, j, e], over=e)
-        grad_p = (do @ ddv.mT).addcmul_(dds, dp_minus_sum_do_o).add_(grad_o @ v.mT)
-        # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_grad_q:
-        # grad_q[..., h, i, d] = (sum(ddk[..., h, j, d] * ds[..., h, i, j], over=j) + sum(grad_s[..., h, i, j] *
-        #     k[..., h, j, d], over=j)) / sqrt(size(d))
-        grad_q = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
-    if need_grad_k:
-        # grad_k[..., h, j, d] = (sum(ddq[..., h, i, d] * ds[..., h, i, j], over=i) + sum(grad_s[..., h, i, j] *
-        #     q[..., h, i, d], over=i)) / sqrt(size(d))
-        grad_k = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
-    if need_grad_v:
-        # grad_v[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) +
-        #     sum(grad_o[..., h, i, e] * p[..., h, i, j], over=i)
-        grad_v = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
-    if need_grad_bias:
-        grad_bias = grad_s.sum_to_size(h, i, j)  # grad_bias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
-    if need_ddo:
-        # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) + sum(ddv[..., h, j, e] *
-        #     p[..., h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-        ddo = (ddp_minus_sum_do_o @ v).add_(p @ ddv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return ddo, grad_q, grad_k, grad_v, grad_bias
-
-
-def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor | None]:
-    """The same from tq alone."""
-    d = tq.shape[-1]
-    # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] / sqrt(size(d)) * sum(tq[..., h, i, d] * k[..., h, j, d],
-    #     over=d)
-    ddp_minus_sum_do_o = (tq @ k.mT).mul_(p).div_(math.sqrt(d))
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
-    #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-    to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return (to,)
-
-
-def _jvp_of_k(tk: Tensor, p: Tensor, o: Tensor, q: Tensor, v: Tensor) -> tuple[Tensor | None]:
-    """The same from tk alone."""
-    d = tk.shape[-1]
-    # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] / sqrt(size(d)) * sum(tk[..., h, j, d] * q[..., h, i, d],
-    #     over=d)
-    ddp_minus_sum_do_o = (q @ tk.mT).mul_(p).div_(math.sqrt(d))
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
-    #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-    to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return (to,)
-
-
-def _jvp_of_v(tv: Tensor, p: Tensor) -> tuple[Tensor | None]:
-    """The same from tv alone."""
-    to = p @ tv  # to[..., h, i, e] = sum(tv[..., h, j, e] * p[..., h, i, j], over=j)
-    return (to,)
-
-
-def _jvp_of_bias(tbias: Tensor, p: Tensor, o: Tensor, v: Tensor) -> tuple[Tensor | None]:
-    """The same from tbias alone."""
-    ddp_minus_sum_do_o = tbias * p  # ddp_minus_sum_do_o[..., h, i, j] = tbias[h, i, j] * p[..., h, i, j]
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
-    #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-    to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return (to,)
+    if ddq is not None and ddk is not None and ddv is not None and ddbias is not None:
+        need_ddo, need_grad_q, need_grad_k, need_grad_v, need_grad_bias = needs or (True,) * 5
+        ddo = grad_q = grad_k = grad_v = grad_bias = None
+        *_, h, i, d = ddq.shape
+        j = ddk.shape[-2]
+        if need_grad_q or need_grad_k or need_grad_bias:
+            dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
+            # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)
+            # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)
+        if need_grad_q or need_grad_k:
+            ds = dp_minus_sum_do_o * p  # ds[..., h, i, j] = dp_minus_sum_do_o[..., h, i, j] * p[..., h, i, j]
+        # dds[..., h, i, j] = sum(ddk[..., h, j, d] * q[..., h, i, d], over=d) / sqrt(size(d)) + sum(ddq[..., h, i, d] *
+        #     k[..., h, j, d], over=d) / sqrt(size(d)) + ddbias[h, i, j]
+        dds = (q @ ddk.mT).div_(math.sqrt(d)).add_((ddq @ k.mT).div_(math.sqrt(d))).add_(ddbias)
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., h, i, j] = dds[..., h, i, j] * p[..., h, i, j]
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_grad_q or need_grad_k or need_grad_v or need_grad_bias:
+            # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
+            grad_o = -sum_ddp_minus_sum_do_o * do
+        if need_grad_q or need_grad_k or need_grad_bias:
+            # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(ddv[..., h, j, e] *
+            #     do[..., h, i, e], over=e) + sum(grad_o[..., h, i, e] * v[..., h, j, e], over=e)
+            grad_p = (do @ ddv.mT).addcmul_(dds, dp_minus_sum_do_o).add_(grad_o @ v.mT)
+            # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_grad_q:
+            # grad_q[..., h, i, d] = (sum(ddk[..., h, j, d] * ds[..., h, i, j], over=j) + sum(grad_s[..., h, i, j] *
+            #     k[..., h, j, d], over=j)) / sqrt(size(d))
+            grad_q = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
+        if need_grad_k:
+            # grad_k[..., h, j, d] = (sum(ddq[..., h, i, d] * ds[..., h, i, j], over=i) + sum(grad_s[..., h, i, j] *
+            #     q[..., h, i, d], over=i)) / sqrt(size(d))
+            grad_k = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
+        if need_grad_v:
+            # grad_v[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) +
+            #     sum(grad_o[..., h, i, e] * p[..., h, i, j], over=i)
+            grad_v = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
+        if need_grad_bias:
+            grad_bias = grad_s.sum_to_size(h, i, j)  # grad_bias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
+        if need_ddo:
+            # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) +
+            #     sum(ddv[..., h, j, e] * p[..., h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+            ddo = (ddp_minus_sum_do_o @ v).add_(p @ ddv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        return ddo, grad_q, grad_k, grad_v, grad_bias
+    parts = []
+    if ddq is not None:
+        need_ddo, need_grad_q, need_dk, need_dv, need_dbias = needs or (True,) * 5
+        ddo = grad_q = dk = dv = dbias = None
+        *_, h, i, d = ddq.shape
+        j = p.shape[-1]
+        if need_grad_q or need_dk or need_dbias:
+            dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
+            # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)
+            # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)
+        if need_dk:
+            ds = dp_minus_sum_do_o * p  # ds[..., h, i, j] = dp_minus_sum_do_o[..., h, i, j] * p[..., h, i, j]
+        # dds[..., h, i, j] = sum(ddq[..., h, i, d] * k[..., h, j, d], over=d) / sqrt(size(d))
+        dds = (ddq @ k.mT).div_(math.sqrt(d))
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., h, i, j] = dds[..., h, i, j] * p[..., h, i, j]
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_grad_q or need_dk or need_dv or need_dbias:
+            # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
+            grad_o = -sum_ddp_minus_sum_do_o * do
+        if need_grad_q or need_dk or need_dbias:
+            # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
+            #     v[..., h, j, e], over=e)
+            grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
+            # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_grad_q:
+            # grad_q[..., h, i, d] = sum(grad_s[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
+            grad_q = (grad_s @ k).div_(math.sqrt(d))
+        if need_dk:
+            # dk[..., h, j, d] = (sum(ddq[..., h, i, d] * ds[..., h, i, j], over=i) + sum(grad_s[..., h, i, j] *
+            #     q[..., h, i, d], over=i)) / sqrt(size(d))
+            dk = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
+        if need_dv:
+            # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) +
+            #     sum(grad_o[..., h, i, e] * p[..., h, i, j], over=i)
+            dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
+        if need_dbias:
+            dbias = grad_s.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
+        if need_ddo:
+            # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+            #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+            ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((ddo, grad_q, dk, dv, dbias))
+    if ddk is not None:
+        need_ddo, need_dq, need_grad_k, need_dv, need_dbias = needs or (True,) * 5
+        ddo = dq = grad_k = dv = dbias = None
+        *_, h, j, d = ddk.shape
+        i = do.shape[-2]
+        if need_dq or need_grad_k or need_dbias:
+            dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
+            # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)
+            # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)
+        if need_dq:
+            ds = dp_minus_sum_do_o * p  # ds[..., h, i, j] = dp_minus_sum_do_o[..., h, i, j] * p[..., h, i, j]
+        # dds[..., h, i, j] = sum(ddk[..., h, j, d] * q[..., h, i, d], over=d) / sqrt(size(d))
+        dds = (q @ ddk.mT).div_(math.sqrt(d))
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., h, i, j] = dds[..., h, i, j] * p[..., h, i, j]
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_dq or need_grad_k or need_dv or need_dbias:
+            # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
+            grad_o = -sum_ddp_minus_sum_do_o * do
+        if need_dq or need_grad_k or need_dbias:
+            # grad_p[..., h, i, j] = dds[..., h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
+            #     v[..., h, j, e], over=e)
+            grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
+            # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_dq:
+            # dq[..., h, i, d] = (sum(ddk[..., h, j, d] * ds[..., h, i, j], over=j) + sum(grad_s[..., h, i, j] *
+            #     k[..., h, j, d], over=j)) / sqrt(size(d))
+            dq = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
+        if need_grad_k:
+            # grad_k[..., h, j, d] = sum(grad_s[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
+            grad_k = (grad_s.mT @ q).div_(math.sqrt(d))
+        if need_dv:
+            # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) +
+            #     sum(grad_o[..., h, i, e] * p[..., h, i, j], over=i)
+            dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
+        if need_dbias:
+            dbias = grad_s.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
+        if need_ddo:
+            # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+            #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+            ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((ddo, dq, grad_k, dv, dbias))
+    if ddv is not None:
+        need_ddo, need_dq, need_dk, _, need_dbias = needs or (True,) * 5
+        ddo = dq = dk = dbias = None
+        d = q.shape[-1]
+        *_, h, j, _ = ddv.shape
+        i = do.shape[-2]
+        if need_dq or need_dk or need_dbias:
+            dp = do @ ddv.mT  # dp[..., h, i, j] = sum(ddv[..., h, j, e] * do[..., h, i, e], over=e)
+            # sum_dp_p[..., h, i] = sum(dp[..., h, i, j] * p[..., h, i, j], over=j)
+            sum_dp_p = (dp * p).sum(-1, keepdim=True)
+            # ds[..., h, i, j] = p[..., h, i, j] * (dp[..., h, i, j] - sum_dp_p[..., h, i])
+            ds = dp.sub_(sum_dp_p).mul_(p)
+        if need_dq:
+            # dq[..., h, i, d] = sum(ds[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
+            dq = (ds @ k).div_(math.sqrt(d))
+        if need_dk:
+            # dk[..., h, j, d] = sum(ds[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
+            dk = (ds.mT @ q).div_(math.sqrt(d))
+        if need_dbias:
+            dbias = ds.sum_to_size(h, i, j)  # dbias[h, i, j] = sum(ds[..., h, i, j], over=...)
+        if need_ddo:
+            ddo = p @ ddv  # ddo[..., h, i, e] = sum(ddv[..., h, j, e] * p[..., h, i, j], over=j)
+        parts.append((ddo, dq, dk, None, dbias))
+    if ddbias is not None:
+        need_ddo, need_dq, need_dk, need_dv, need_grad_bias = needs or (True,) * 5
+        ddo = dq = dk = dv = grad_bias = None
+        d = q.shape[-1]
+        h, i, j = ddbias.shape
+        if need_dq or need_dk or need_grad_bias:
+            dp = do @ v.mT  # dp[..., h, i, j] = sum(do[..., h, i, e] * v[..., h, j, e], over=e)
+            # sum_do_o[..., h, i] = sum(do[..., h, i, e] * o[..., h, i, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)
+            # dp_minus_sum_do_o[..., h, i, j] = dp[..., h, i, j] - sum_do_o[..., h, i]
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)
+        ddp_minus_sum_do_o = ddbias * p  # ddp_minus_sum_do_o[..., h, i, j] = ddbias[h, i, j] * p[..., h, i, j]
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_dq or need_dk or need_dv or need_grad_bias:
+            # grad_o[..., h, i, e] = -sum_ddp_minus_sum_do_o[..., h, i] * do[..., h, i, e]
+            grad_o = -sum_ddp_minus_sum_do_o * do
+        if need_dq or need_dk or need_grad_bias:
+            # grad_p[..., h, i, j] = ddbias[h, i, j] * dp_minus_sum_do_o[..., h, i, j] + sum(grad_o[..., h, i, e] *
+            #     v[..., h, j, e], over=e)
+            grad_p = (grad_o @ v.mT).addcmul_(ddbias, dp_minus_sum_do_o)
+            # sum_grad_p_p[..., h, i] = sum(grad_p[..., h, i, j] * p[..., h, i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., h, i, j] = p[..., h, i, j] * (grad_p[..., h, i, j] - sum_grad_p_p[..., h, i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_dq:
+            # dq[..., h, i, d] = sum(grad_s[..., h, i, j] * k[..., h, j, d], over=j) / sqrt(size(d))
+            dq = (grad_s @ k).div_(math.sqrt(d))
+        if need_dk:
+            # dk[..., h, j, d] = sum(grad_s[..., h, i, j] * q[..., h, i, d], over=i) / sqrt(size(d))
+            dk = (grad_s.mT @ q).div_(math.sqrt(d))
+        if need_dv:
+            # dv[..., h, j, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * do[..., h, i, e], over=i) +
+            #     sum(grad_o[..., h, i, e] * p[..., h, i, j], over=i)
+            dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
+        if need_grad_bias:
+            grad_bias = grad_s.sum_to_size(h, i, j)  # grad_bias[h, i, j] = sum(grad_s[..., h, i, j], over=...)
+        if need_ddo:
+            # ddo[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+            #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+            ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((ddo, dq, dk, dv, grad_bias))
+    return added(5, *parts)
 
 
 @in_float32
@@ -390,24 +297,52 @@ def attention_with_bias_jvp(
     v: Tensor,
 ) -> Tensor | None:
     """The tangents of o, from those of the inputs; None where none is given."""
-    if tq is None or tk is None or tv is None or tbias is None:
-        return added(
-            1,
-            None if tq is None else _jvp_of_q(tq, p, o, k, v),
-            None if tk is None else _jvp_of_k(tk, p, o, q, v),
-            None if tv is None else _jvp_of_v(tv, p),
-            None if tbias is None else _jvp_of_bias(tbias, p, o, v),
-        )[0]
-    d = tq.shape[-1]
-    # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] * (tbias[h, i, j] + sum(tk[..., h, j, d] * q[..., h, i, d],
-    #     over=d) / sqrt(size(d)) + sum(tq[..., h, i, d] * k[..., h, j, d], over=d) / sqrt(size(d)))
-    ddp_minus_sum_do_o = (q @ tk.mT).div_(math.sqrt(d)).add_(tbias).add_((tq @ k.mT).div_(math.sqrt(d))).mul_(p)
-    # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) + sum(tv[..., h, j, e] *
-    #     p[..., h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
-    to = (ddp_minus_sum_do_o @ v).add_(p @ tv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return to
+    if tq is not None and tk is not None and tv is not None and tbias is not None:
+        d = tq.shape[-1]
+        # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] * (tbias[h, i, j] + sum(tk[..., h, j, d] * q[..., h, i, d],
+        #     over=d) / sqrt(size(d)) + sum(tq[..., h, i, d] * k[..., h, j, d], over=d) / sqrt(size(d)))
+        ddp_minus_sum_do_o = (q @ tk.mT).div_(math.sqrt(d)).add_(tbias).add_((tq @ k.mT).div_(math.sqrt(d))).mul_(p)
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) + sum(tv[..., h, j, e] *
+        #     p[..., h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+        to = (ddp_minus_sum_do_o @ v).add_(p @ tv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        return to
+    parts = []
+    if tq is not None:
+        d = tq.shape[-1]
+        # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] / sqrt(size(d)) * sum(tq[..., h, i, d] * k[..., h, j, d],
+        #     over=d)
+        ddp_minus_sum_do_o = (tq @ k.mT).mul_(p).div_(math.sqrt(d))
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+        to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((to,))
+    if tk is not None:
+        d = tk.shape[-1]
+        # ddp_minus_sum_do_o[..., h, i, j] = p[..., h, i, j] / sqrt(size(d)) * sum(tk[..., h, j, d] * q[..., h, i, d],
+        #     over=d)
+        ddp_minus_sum_do_o = (q @ tk.mT).mul_(p).div_(math.sqrt(d))
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+        to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((to,))
+    if tv is not None:
+        to = p @ tv  # to[..., h, i, e] = sum(tv[..., h, j, e] * p[..., h, i, j], over=j)
+        parts.append((to,))
+    if tbias is not None:
+        ddp_minus_sum_do_o = tbias * p  # ddp_minus_sum_do_o[..., h, i, j] = tbias[h, i, j] * p[..., h, i, j]
+        # sum_ddp_minus_sum_do_o[..., h, i] = sum(ddp_minus_sum_do_o[..., h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., h, i, e] = sum(ddp_minus_sum_do_o[..., h, i, j] * v[..., h, j, e], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., h, i] * o[..., h, i, e]
+        to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((to,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -54,94 +54,6 @@ def batchnorm_forward(
     return y, BatchnormSaved(*saved, n)
 
 
-def _double_backward_of_x(
-    ddx: Tensor,
-    dy: Tensor,
-    rstd: Tensor,
-    xhat: Tensor,
-    gamma: Tensor,
-    correction: float,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
-    ddy = grad_x = None
-    n = ddx.shape[0]
-    if need_grad_x or need_grad_gamma:
-        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-        dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
-    if need_ddy or need_grad_x:
-        ddx_inner = gamma * rstd * ddx  # ddx_inner[n, d] = gamma[d] * rstd[d] * ddx[n, d]
-        # sum_ddx_inner_xhat[d] = sum(ddx_inner[n, d] * xhat[n, d], over=n)
-        sum_ddx_inner_xhat = (ddx_inner * xhat).sum(0)
-        # sum_ddx_inner_xhat_2[d] = sum_ddx_inner_xhat[d] / (size(n) - correction)
-        sum_ddx_inner_xhat_2 = sum_ddx_inner_xhat / (n - correction)
-        ddgamma = -sum_ddx_inner_xhat_2  # ddgamma[d] = -sum_ddx_inner_xhat_2[d]
-    if need_grad_x or need_grad_gamma:
-        dgamma_2 = dgamma / (n - correction)  # dgamma_2[d] = dgamma[d] / (size(n) - correction)
-        dbeta_over_n = dbeta / n  # dbeta_over_n[d] = dbeta[d] / size(n)
-        # dx_inner[n, d] = dy[n, d] - dgamma_2[d] * xhat[n, d] - dbeta_over_n[d]
-        dx_inner = torch.addcmul(dy, dgamma_2, xhat, value=-1).sub_(dbeta_over_n)
-        sum_ddx_dx_inner = dx_inner.mul_(ddx).sum(0)  # sum_ddx_dx_inner[d] = sum(ddx[n, d] * dx_inner[n, d], over=n)
-    if need_ddy or need_grad_x:
-        mean_ddx_inner = ddx_inner.mean(0)  # mean_ddx_inner[d] = mean(ddx_inner[n, d], over=n)
-    if need_grad_x:
-        dgamma_rstd = dgamma_2 * rstd  # dgamma_rstd[d] = dgamma_2[d] * rstd[d]
-    if need_grad_x or need_grad_gamma:
-        grad_gamma = rstd * sum_ddx_dx_inner  # grad_gamma[d] = rstd[d] * sum_ddx_dx_inner[d]
-    if need_grad_x:
-        # grad_x[n, d] = ddgamma[d] * rstd[d] * dy[n, d] + rstd[d] / (size(n) - correction) * (dgamma[d] *
-        #     (sum_ddx_inner_xhat_2[d] - ddgamma[d]) - grad_gamma[d] * gamma[d]) * xhat[n, d] + dgamma_rstd[d] *
-        #     mean_ddx_inner[d] - dbeta_over_n[d] * ddgamma[d] * rstd[d] - dgamma_rstd[d] * ddx_inner[n, d]
-        grad_x = (
-            (
-                rstd
-                / (n - correction)
-                * torch.addcmul(dgamma * (sum_ddx_inner_xhat_2 - ddgamma), grad_gamma, gamma, value=-1)
-                * xhat
-            )
-            .addcmul_(ddgamma * rstd, dy)
-            .add_(dgamma_rstd * mean_ddx_inner - dbeta_over_n * ddgamma * rstd)
-            .addcmul_(dgamma_rstd, ddx_inner, value=-1)
-        )
-    if need_ddy:
-        # ddy[n, d] = ddgamma[d] * xhat[n, d] + ddx_inner[n, d] - mean_ddx_inner[d]
-        ddy = ddx_inner.addcmul_(ddgamma, xhat).sub_(mean_ddx_inner)
-    if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_grad_x or need_grad_gamma:
-            grad_gamma = torch.zeros_like(grad_gamma)
-    return ddy, grad_x, grad_gamma if need_grad_gamma else None, None
-
-
-def _double_backward_of_gamma(
-    ddgamma: Tensor, dy: Tensor, rstd: Tensor, xhat: Tensor, correction: float, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddgamma alone."""
-    need_ddy, need_dx, _, _ = needs or (True,) * 4
-    ddy = dx = None
-    n = dy.shape[0]
-    if need_dx:
-        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-        mean_dy = dy.mean(0)  # mean_dy[d] = mean(dy[n, d], over=n)
-        # dx[n, d] = ddgamma[d] * rstd[d] * (dy[n, d] - dgamma[d] / (size(n) - correction) * xhat[n, d] - mean_dy[d])
-        dx = torch.addcmul(dy, dgamma, xhat, value=ratio_of(-1, n - correction)).sub_(mean_dy).mul_(ddgamma * rstd)
-    if need_ddy:
-        ddy = ddgamma * xhat  # ddy[n, d] = ddgamma[d] * xhat[n, d]
-    return ddy, dx, None, None
-
-
-def _double_backward_of_beta(
-    ddbeta: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddbeta alone."""
-    need_ddy, _, _, _ = needs or (True,) * 4
-    n = dy.shape[0]
-    d = ddbeta.shape[0]
-    ddy = ddbeta.expand(n, d)  # ddy[n, d] = ddbeta[d]
-    return ddy if need_ddy else None, None, None, None
-
-
 @in_float32
 def batchnorm_double_backward(
     ddx: Tensor | None,
@@ -157,80 +69,124 @@ def batchnorm_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, gamma and beta, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddgamma is None or ddbeta is None:
-        return added(
-            4,
-            None if ddx is None else _double_backward_of_x(ddx, dy, rstd, xhat, gamma, correction, needs=needs),
-            None if ddgamma is None else _double_backward_of_gamma(ddgamma, dy, rstd, xhat, correction, needs=needs),
-            None if ddbeta is None else _double_backward_of_beta(ddbeta, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
-    ddy = grad_x = None
-    n = ddx.shape[0]
-    if need_grad_x or need_grad_gamma:
-        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-        dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
-    if need_ddy or need_grad_x:
-        ddx_inner = gamma * rstd * ddx  # ddx_inner[n, d] = gamma[d] * rstd[d] * ddx[n, d]
-        # sum_ddx_inner_xhat[d] = sum(ddx_inner[n, d] * xhat[n, d], over=n)
-        sum_ddx_inner_xhat = (ddx_inner * xhat).sum(0)
-        # sum_ddx_inner_xhat_2[d] = sum_ddx_inner_xhat[d] / (size(n) - correction)
-        sum_ddx_inner_xhat_2 = sum_ddx_inner_xhat / (n - correction)
-        ddgamma_total = ddgamma - sum_ddx_inner_xhat_2  # ddgamma_total[d] = ddgamma[d] - sum_ddx_inner_xhat_2[d]
-    if need_grad_x or need_grad_gamma:
-        dgamma_2 = dgamma / (n - correction)  # dgamma_2[d] = dgamma[d] / (size(n) - correction)
-        dbeta_over_n = dbeta / n  # dbeta_over_n[d] = dbeta[d] / size(n)
-        # dx_inner[n, d] = dy[n, d] - dgamma_2[d] * xhat[n, d] - dbeta_over_n[d]
-        dx_inner = torch.addcmul(dy, dgamma_2, xhat, value=-1).sub_(dbeta_over_n)
-        sum_ddx_dx_inner = dx_inner.mul_(ddx).sum(0)  # sum_ddx_dx_inner[d] = sum(ddx[n, d] * dx_inner[n, d], over=n)
-    if need_ddy or need_grad_x:
-        mean_ddx_inner = ddx_inner.mean(0)  # mean_ddx_inner[d] = mean(ddx_inner[n, d], over=n)
-    if need_grad_x:
-        dgamma_rstd = dgamma_2 * rstd  # dgamma_rstd[d] = dgamma_2[d] * rstd[d]
-    if need_grad_x or need_grad_gamma:
-        grad_gamma = rstd * sum_ddx_dx_inner  # grad_gamma[d] = rstd[d] * sum_ddx_dx_inner[d]
-    if need_grad_x:
-        # grad_x[n, d] = ddgamma_total[d] * rstd[d] * dy[n, d] + rstd[d] / (size(n) - correction) * (dgamma[d] *
-        #     (sum_ddx_inner_xhat_2[d] - ddgamma_total[d]) - grad_gamma[d] * gamma[d]) * xhat[n, d] + dgamma_rstd[d] *
-        #     mean_ddx_inner[d] - dbeta_over_n[d] * ddgamma_total[d] * rstd[d] - dgamma_rstd[d] * ddx_inner[n, d]
-        grad_x = (
-            (
-                rstd
-                / (n - correction)
-                * torch.addcmul(dgamma * (sum_ddx_inner_xhat_2 - ddgamma_total), grad_gamma, gamma, value=-1)
-                * xhat
+    if ddx is not None and ddgamma is not None and ddbeta is not None:
+        need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
+        ddy = grad_x = None
+        n = ddx.shape[0]
+        if need_grad_x or need_grad_gamma:
+            dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+            dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+        if need_ddy or need_grad_x:
+            ddx_inner = gamma * rstd * ddx  # ddx_inner[n, d] = gamma[d] * rstd[d] * ddx[n, d]
+            # sum_ddx_inner_xhat[d] = sum(ddx_inner[n, d] * xhat[n, d], over=n)
+            sum_ddx_inner_xhat = (ddx_inner * xhat).sum(0)
+            # sum_ddx_inner_xhat_2[d] = sum_ddx_inner_xhat[d] / (size(n) - correction)
+            sum_ddx_inner_xhat_2 = sum_ddx_inner_xhat / (n - correction)
+            ddgamma_total = ddgamma - sum_ddx_inner_xhat_2  # ddgamma_total[d] = ddgamma[d] - sum_ddx_inner_xhat_2[d]
+        if need_grad_x or need_grad_gamma:
+            dgamma_2 = dgamma / (n - correction)  # dgamma_2[d] = dgamma[d] / (size(n) - correction)
+            dbeta_over_n = dbeta / n  # dbeta_over_n[d] = dbeta[d] / size(n)
+            # dx_inner[n, d] = dy[n, d] - dgamma_2[d] * xhat[n, d] - dbeta_over_n[d]
+            dx_inner = torch.addcmul(dy, dgamma_2, xhat, value=-1).sub_(dbeta_over_n)
+            # sum_ddx_dx_inner[d] = sum(ddx[n, d] * dx_inner[n, d], over=n)
+            sum_ddx_dx_inner = dx_inner.mul_(ddx).sum(0)
+        if need_ddy or need_grad_x:
+            mean_ddx_inner = ddx_inner.mean(0)  # mean_ddx_inner[d] = mean(ddx_inner[n, d], over=n)
+        if need_grad_x:
+            dgamma_rstd = dgamma_2 * rstd  # dgamma_rstd[d] = dgamma_2[d] * rstd[d]
+        if need_grad_x or need_grad_gamma:
+            grad_gamma = rstd * sum_ddx_dx_inner  # grad_gamma[d] = rstd[d] * sum_ddx_dx_inner[d]
+        if need_grad_x:
+            # grad_x[n, d] = ddgamma_total[d] * rstd[d] * dy[n, d] + rstd[d] / (size(n) - correction) * (dgamma[d] *
+            #     (sum_ddx_inner_xhat_2[d] - ddgamma_total[d]) - grad_gamma[d] * gamma[d]) * xhat[n, d] + dgamma_rstd[d]
+            #     * mean_ddx_inner[d] - dbeta_over_n[d] * ddgamma_total[d] * rstd[d] - dgamma_rstd[d] * ddx_inner[n, d]
+            grad_x = (
+                (
+                    rstd
+                    / (n - correction)
+                    * torch.addcmul(dgamma * (sum_ddx_inner_xhat_2 - ddgamma_total), grad_gamma, gamma, value=-1)
+                    * xhat
+                )
+                .addcmul_(ddgamma_total * rstd, dy)
+                .add_(dgamma_rstd * mean_ddx_inner - dbeta_over_n * ddgamma_total * rstd)
+                .addcmul_(dgamma_rstd, ddx_inner, value=-1)
             )
-            .addcmul_(ddgamma_total * rstd, dy)
-            .add_(dgamma_rstd * mean_ddx_inner - dbeta_over_n * ddgamma_total * rstd)
-            .addcmul_(dgamma_rstd, ddx_inner, value=-1)
-        )
-    if need_ddy:
-        # ddy[n, d] = ddgamma_total[d] * xhat[n, d] + ddx_inner[n, d] + ddbeta[d] - mean_ddx_inner[d]
-        ddy = ddx_inner.addcmul_(ddgamma_total, xhat).add_(ddbeta - mean_ddx_inner)
-    return ddy, grad_x, grad_gamma if need_grad_gamma else None, None
-
-
-def _jvp_of_x(tx: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, correction: float) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    n = tx.shape[0]
-    sum_ddx_xhat = (tx * xhat).sum(0)  # sum_ddx_xhat[d] = sum(tx[n, d] * xhat[n, d], over=n)
-    mean_ddx = tx.mean(0)  # mean_ddx[d] = mean(tx[n, d], over=n)
-    # ty[n, d] = gamma[d] * rstd[d] * (tx[n, d] - sum_ddx_xhat[d] / (size(n) - correction) * xhat[n, d] - mean_ddx[d])
-    ty = torch.addcmul(tx, sum_ddx_xhat, xhat, value=ratio_of(-1, n - correction)).sub_(mean_ddx).mul_(gamma * rstd)
-    return (ty,)
-
-
-def _jvp_of_gamma(tgamma: Tensor, xhat: Tensor) -> tuple[Tensor | None]:
-    """The same from tgamma alone."""
-    ty = tgamma * xhat  # ty[n, d] = tgamma[d] * xhat[n, d]
-    return (ty,)
-
-
-def _jvp_of_beta(tbeta: Tensor, n: int) -> tuple[Tensor | None]:
-    """The same from tbeta alone."""
-    d = tbeta.shape[0]
-    ty = tbeta.expand(n, d)  # ty[n, d] = tbeta[d]
-    return (ty,)
+        if need_ddy:
+            # ddy[n, d] = ddgamma_total[d] * xhat[n, d] + ddx_inner[n, d] + ddbeta[d] - mean_ddx_inner[d]
+            ddy = ddx_inner.addcmul_(ddgamma_total, xhat).add_(ddbeta - mean_ddx_inner)
+        return ddy, grad_x, grad_gamma if need_grad_gamma else None, None
+    ddgamma_2 = ddgamma
+    parts = []
+    if ddx is not None:
+        need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
+        ddy = grad_x = None
+        n = ddx.shape[0]
+        if need_grad_x or need_grad_gamma:
+            dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+            dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+        if need_ddy or need_grad_x:
+            ddx_inner = gamma * rstd * ddx  # ddx_inner[n, d] = gamma[d] * rstd[d] * ddx[n, d]
+            # sum_ddx_inner_xhat[d] = sum(ddx_inner[n, d] * xhat[n, d], over=n)
+            sum_ddx_inner_xhat = (ddx_inner * xhat).sum(0)
+            # sum_ddx_inner_xhat_2[d] = sum_ddx_inner_xhat[d] / (size(n) - correction)
+            sum_ddx_inner_xhat_2 = sum_ddx_inner_xhat / (n - correction)
+            ddgamma = -sum_ddx_inner_xhat_2  # ddgamma[d] = -sum_ddx_inner_xhat_2[d]
+        if need_grad_x or need_grad_gamma:
+            dgamma_2 = dgamma / (n - correction)  # dgamma_2[d] = dgamma[d] / (size(n) - correction)
+            dbeta_over_n = dbeta / n  # dbeta_over_n[d] = dbeta[d] / size(n)
+            # dx_inner[n, d] = dy[n, d] - dgamma_2[d] * xhat[n, d] - dbeta_over_n[d]
+            dx_inner = torch.addcmul(dy, dgamma_2, xhat, value=-1).sub_(dbeta_over_n)
+            # sum_ddx_dx_inner[d] = sum(ddx[n, d] * dx_inner[n, d], over=n)
+            sum_ddx_dx_inner = dx_inner.mul_(ddx).sum(0)
+        if need_ddy or need_grad_x:
+            mean_ddx_inner = ddx_inner.mean(0)  # mean_ddx_inner[d] = mean(ddx_inner[n, d], over=n)
+        if need_grad_x:
+            dgamma_rstd = dgamma_2 * rstd  # dgamma_rstd[d] = dgamma_2[d] * rstd[d]
+        if need_grad_x or need_grad_gamma:
+            grad_gamma = rstd * sum_ddx_dx_inner  # grad_gamma[d] = rstd[d] * sum_ddx_dx_inner[d]
+        if need_grad_x:
+            # grad_x[n, d] = ddgamma[d] * rstd[d] * dy[n, d] + rstd[d] / (size(n) - correction) * (dgamma[d] *
+            #     (sum_ddx_inner_xhat_2[d] - ddgamma[d]) - grad_gamma[d] * gamma[d]) * xhat[n, d] + dgamma_rstd[d] *
+            #     mean_ddx_inner[d] - dbeta_over_n[d] * ddgamma[d] * rstd[d] - dgamma_rstd[d] * ddx_inner[n, d]
+            grad_x = (
+                (
+                    rstd
+                    / (n - correction)
+                    * torch.addcmul(dgamma * (sum_ddx_inner_xhat_2 - ddgamma), grad_gamma, gamma, value=-1)
+                    * xhat
+                )
+                .addcmul_(ddgamma * rstd, dy)
+                .add_(dgamma_rstd * mean_ddx_inner - dbeta_over_n * ddgamma * rstd)
+                .addcmul_(dgamma_rstd, ddx_inner, value=-1)
+            )
+        if need_ddy:
+            # ddy[n, d] = ddgamma[d] * xhat[n, d] + ddx_inner[n, d] - mean_ddx_inner[d]
+            ddy = ddx_inner.addcmul_(ddgamma, xhat).sub_(mean_ddx_inner)
+        if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_grad_x or need_grad_gamma:
+                grad_gamma = torch.zeros_like(grad_gamma)
+        parts.append((ddy, grad_x, grad_gamma if need_grad_gamma else None, None))
+    if ddgamma_2 is not None:
+        ddgamma = ddgamma_2
+        need_ddy, need_dx, _, _ = needs or (True,) * 4
+        ddy = dx = None
+        n = dy.shape[0]
+        if need_dx:
+            dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+            mean_dy = dy.mean(0)  # mean_dy[d] = mean(dy[n, d], over=n)
+            # dx[n, d] = ddgamma[d] * rstd[d] * (dy[n, d] - dgamma[d] / (size(n) - correction) * xhat[n, d] -
+            #     mean_dy[d])
+            dx = torch.addcmul(dy, dgamma, xhat, value=ratio_of(-1, n - correction)).sub_(mean_dy).mul_(ddgamma * rstd)
+        if need_ddy:
+            ddy = ddgamma * xhat  # ddy[n, d] = ddgamma[d] * xhat[n, d]
+        parts.append((ddy, dx, None, None))
+    if ddbeta is not None:
+        need_ddy, _, _, _ = needs or (True,) * 4
+        n = dy.shape[0]
+        d = ddbeta.shape[0]
+        ddy = ddbeta.expand(n, d)  # ddy[n, d] = ddbeta[d]
+        parts.append((ddy if need_ddy else None, None, None, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -245,23 +201,35 @@ def batchnorm_jvp(
     n: int,
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tgamma is None or tbeta is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, rstd, xhat, gamma, correction),
-            None if tgamma is None else _jvp_of_gamma(tgamma, xhat),
-            None if tbeta is None else _jvp_of_beta(tbeta, n),
-        )[0]
-    n = tx.shape[0]
-    ddx_inner = gamma * rstd * tx  # ddx_inner[n, d] = gamma[d] * rstd[d] * tx[n, d]
-    sum_ddx_inner_xhat = (ddx_inner * xhat).sum(0)  # sum_ddx_inner_xhat[d] = sum(ddx_inner[n, d] * xhat[n, d], over=n)
-    mean_ddx_inner = ddx_inner.mean(0)  # mean_ddx_inner[d] = mean(ddx_inner[n, d], over=n)
-    # ty[n, d] = ddx_inner[n, d] + (tgamma[d] - sum_ddx_inner_xhat[d] / (size(n) - correction)) * xhat[n, d] + tbeta[d]
-    #     - mean_ddx_inner[d]
-    ty = ddx_inner.addcmul_(torch.sub(tgamma, sum_ddx_inner_xhat, alpha=ratio_of(1, n - correction)), xhat).add_(
-        tbeta - mean_ddx_inner
-    )
-    return ty
+    if tx is not None and tgamma is not None and tbeta is not None:
+        n = tx.shape[0]
+        ddx_inner = gamma * rstd * tx  # ddx_inner[n, d] = gamma[d] * rstd[d] * tx[n, d]
+        # sum_ddx_inner_xhat[d] = sum(ddx_inner[n, d] * xhat[n, d], over=n)
+        sum_ddx_inner_xhat = (ddx_inner * xhat).sum(0)
+        mean_ddx_inner = ddx_inner.mean(0)  # mean_ddx_inner[d] = mean(ddx_inner[n, d], over=n)
+        # ty[n, d] = ddx_inner[n, d] + (tgamma[d] - sum_ddx_inner_xhat[d] / (size(n) - correction)) * xhat[n, d] +
+        #     tbeta[d] - mean_ddx_inner[d]
+        ty = ddx_inner.addcmul_(torch.sub(tgamma, sum_ddx_inner_xhat, alpha=ratio_of(1, n - correction)), xhat).add_(
+            tbeta - mean_ddx_inner
+        )
+        return ty
+    parts = []
+    if tx is not None:
+        n = tx.shape[0]
+        sum_ddx_xhat = (tx * xhat).sum(0)  # sum_ddx_xhat[d] = sum(tx[n, d] * xhat[n, d], over=n)
+        mean_ddx = tx.mean(0)  # mean_ddx[d] = mean(tx[n, d], over=n)
+        # ty[n, d] = gamma[d] * rstd[d] * (tx[n, d] - sum_ddx_xhat[d] / (size(n) - correction) * xhat[n, d] -
+        #     mean_ddx[d])
+        ty = torch.addcmul(tx, sum_ddx_xhat, xhat, value=ratio_of(-1, n - correction)).sub_(mean_ddx).mul_(gamma * rstd)
+        parts.append((ty,))
+    if tgamma is not None:
+        ty = tgamma * xhat  # ty[n, d] = tgamma[d] * xhat[n, d]
+        parts.append((ty,))
+    if tbeta is not None:
+        d = tbeta.shape[0]
+        ty = tbeta.expand(n, d)  # ty[n, d] = tbeta[d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -38,50 +38,6 @@ def bce_with_logits_forward(x: Tensor, t: Tensor) -> tuple[Tensor, BceWithLogits
     return loss, BceWithLogitsSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dloss: Tensor, x: Tensor, t: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
-    ddloss = grad_x = dt = None
-    leading = ddx.shape[:]
-    if need_ddloss or need_grad_x:
-        sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
-    if need_ddloss:
-        sigmoid_x_minus_t = sigmoid_x - t  # sigmoid_x_minus_t[...] = sigmoid_x[...] - t[...]
-    if need_grad_x or need_dt:
-        # dloss_over_leading_ddx[...] = dloss[()] / size(...) * ddx[...]
-        dloss_over_leading_ddx = dloss / math.prod(leading) * ddx
-    if need_grad_x:
-        # grad_x[...] = dloss_over_leading_ddx[...] * sigmoid_x[...] * (1 - sigmoid_x[...])
-        grad_x = (1 - sigmoid_x).mul_(dloss_over_leading_ddx).mul_(sigmoid_x)
-    if need_dt:
-        dt = dloss_over_leading_ddx.neg_()  # dt[...] = -dloss_over_leading_ddx[...]
-    if need_ddloss:
-        ddloss = sigmoid_x_minus_t.mul_(ddx).mean()  # ddloss[()] = mean(ddx[...] * sigmoid_x_minus_t[...], over=...)
-    if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_x, dt
-
-
-def _double_backward_of_t(
-    ddt: Tensor, dloss: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddt alone."""
-    need_ddloss, need_dx, _ = needs or (True,) * 3
-    ddloss = dx = None
-    leading = ddt.shape[:]
-    if need_dx:
-        dx = -dloss / math.prod(leading) * ddt  # dx[...] = -dloss[()] / size(...) * ddt[...]
-    if need_ddloss:
-        ddloss = -(ddt * x).mean()  # ddloss[()] = -mean(ddt[...] * x[...], over=...)
-    if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, dx, None
-
-
 @in_float32
 def bce_with_logits_double_backward(
     ddx: Tensor | None,
@@ -93,64 +49,68 @@ def bce_with_logits_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dloss, x and t, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddt is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dloss, x, t, needs=needs),
-            None if ddt is None else _double_backward_of_t(ddt, dloss, x, needs=needs),
-        )
-    need_ddloss, need_grad_x, need_grad_t = needs or (True,) * 3
-    ddloss = grad_x = grad_t = None
-    leading = ddx.shape[:]
-    if need_ddloss:
-        sigmoid_x_minus_t = torch.sigmoid(x).sub_(t)  # sigmoid_x_minus_t[...] = sigmoid(x[...]) - t[...]
-    if need_grad_x:
-        sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
-        # grad_x[...] = dloss[()] / size(...) * (ddx[...] * sigmoid_x[...] * (1 - sigmoid_x[...]) - ddt[...])
-        grad_x = (1 - sigmoid_x).mul_(ddx).mul_(sigmoid_x).sub_(ddt).mul_(dloss / math.prod(leading))
-    if need_grad_t:
-        grad_t = -dloss / math.prod(leading) * ddx  # grad_t[...] = -dloss[()] / size(...) * ddx[...]
-    if need_ddloss:
-        # ddloss[()] = mean(ddx[...] * sigmoid_x_minus_t[...] - ddt[...] * x[...], over=...)
-        ddloss = sigmoid_x_minus_t.mul_(ddx).addcmul_(ddt, x, value=-1).mean()
-    if not (ddx.numel() or ddt.numel()):  # the statistics of nothing are nan, and its gradients 0
+    parts = []
+    if ddx is not None:
+        need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
+        ddloss = grad_x = dt = None
+        leading = ddx.shape[:]
+        if need_ddloss or need_grad_x:
+            sigmoid_x = torch.sigmoid(x)  # sigmoid_x[...] = sigmoid(x[...])
         if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_x, grad_t
-
-
-def _jvp_of_x(tx: Tensor, x: Tensor, t: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    dx_inner = torch.sigmoid(x).sub_(t)  # dx_inner[...] = sigmoid(x[...]) - t[...]
-    tloss = dx_inner.mul_(tx).mean()  # tloss[()] = mean(tx[...] * dx_inner[...], over=...)
-    if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
-
-
-def _jvp_of_t(tt: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from tt alone."""
-    tloss = -(tt * x).mean()  # tloss[()] = -mean(tt[...] * x[...], over=...)
-    if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
+            sigmoid_x_minus_t = sigmoid_x - t  # sigmoid_x_minus_t[...] = sigmoid_x[...] - t[...]
+        if need_grad_x or need_dt:
+            # dloss_over_leading_ddx[...] = dloss[()] / size(...) * ddx[...]
+            dloss_over_leading_ddx = dloss / math.prod(leading) * ddx
+        if need_grad_x:
+            # grad_x[...] = dloss_over_leading_ddx[...] * sigmoid_x[...] * (1 - sigmoid_x[...])
+            grad_x = (1 - sigmoid_x).mul_(dloss_over_leading_ddx).mul_(sigmoid_x)
+        if need_dt:
+            dt = dloss_over_leading_ddx.neg_()  # dt[...] = -dloss_over_leading_ddx[...]
+        if need_ddloss:
+            # ddloss[()] = mean(ddx[...] * sigmoid_x_minus_t[...], over=...)
+            ddloss = sigmoid_x_minus_t.mul_(ddx).mean()
+        if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, grad_x, dt))
+    if ddt is not None:
+        need_ddloss, need_dx, _ = needs or (True,) * 3
+        ddloss = dx = None
+        leading = ddt.shape[:]
+        if need_dx:
+            dx = -dloss / math.prod(leading) * ddt  # dx[...] = -dloss[()] / size(...) * ddt[...]
+        if need_ddloss:
+            ddloss = -(ddt * x).mean()  # ddloss[()] = -mean(ddt[...] * x[...], over=...)
+        if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, dx, None))
+    return added(3, *parts)
 
 
 @in_float32
 def bce_with_logits_jvp(tx: Tensor | None, tt: Tensor | None, x: Tensor, t: Tensor) -> Tensor | None:
     """The tangents of loss, from those of the inputs; None where none is given."""
-    if tx is None or tt is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, x, t),
-            None if tt is None else _jvp_of_t(tt, x),
-        )[0]
-    dx_inner = torch.sigmoid(x).sub_(t)  # dx_inner[...] = sigmoid(x[...]) - t[...]
-    # tloss[()] = mean(tx[...] * dx_inner[...] - tt[...] * x[...], over=...)
-    tloss = dx_inner.mul_(tx).addcmul_(tt, x, value=-1).mean()
-    if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return tloss
+    if tx is not None and tt is not None:
+        dx_inner = torch.sigmoid(x).sub_(t)  # dx_inner[...] = sigmoid(x[...]) - t[...]
+        # tloss[()] = mean(tx[...] * dx_inner[...] - tt[...] * x[...], over=...)
+        tloss = dx_inner.mul_(tx).addcmul_(tt, x, value=-1).mean()
+        if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        return tloss
+    parts = []
+    if tx is not None:
+        dx_inner = torch.sigmoid(x).sub_(t)  # dx_inner[...] = sigmoid(x[...]) - t[...]
+        tloss = dx_inner.mul_(tx).mean()  # tloss[()] = mean(tx[...] * dx_inner[...], over=...)
+        if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    if tt is not None:
+        tloss = -(tt * x).mean()  # tloss[()] = -mean(tt[...] * x[...], over=...)
+        if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

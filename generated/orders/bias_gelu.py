@@ -39,48 +39,6 @@ def bias_gelu_forward(x: Tensor, b: Tensor) -> tuple[Tensor, BiasGeluSaved]:
     return y, BiasGeluSaved(*saved, x, b)
 
 
-def _double_backward_of_x(
-    ddh: Tensor, dy: Tensor, dy_dh: Tensor, x: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddh alone."""
-    need_ddy, need_dx, need_db = needs or (True,) * 3
-    ddy = db = None
-    d = ddh.shape[-1]
-    if need_dx or need_db:
-        h = x + b  # h[..., d] = x[..., d] + b[d]
-        h_squared_over_two = h.square_().div_(2)  # h_squared_over_two[..., d] = h[..., d]**2 / 2
-        exp_neg_h_squared = (-h_squared_over_two).exp_()  # exp_neg_h_squared[..., d] = exp(-h_squared_over_two[..., d])
-        # ddh_dh[..., d] = sqrt(2 / pi) * exp_neg_h_squared[..., d] * dy[..., d] * (1 - h_squared_over_two[..., d])
-        ddh_dh = exp_neg_h_squared.mul_(dy).mul_(1 - h_squared_over_two).mul_(math.sqrt(2 / math.pi))
-        grad_h = ddh_dh.mul_(ddh)  # grad_h[..., d] = ddh[..., d] * ddh_dh[..., d]
-    if need_db:
-        db = grad_h.sum_to_size(d)  # db[d] = sum(grad_h[..., d], over=...)
-    if need_ddy:
-        ddy = ddh * dy_dh  # ddy[..., d] = ddh[..., d] * dy_dh[..., d]
-    return ddy, grad_h if need_dx else None, db
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, dy_dh: Tensor, x: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, need_dx, need_grad_b = needs or (True,) * 3
-    ddy = grad_b = None
-    d = ddb.shape[0]
-    if need_dx or need_grad_b:
-        h = x + b  # h[..., d] = x[..., d] + b[d]
-        h_squared_over_two = h.square_().div_(2)  # h_squared_over_two[..., d] = h[..., d]**2 / 2
-        exp_neg_h_squared = (-h_squared_over_two).exp_()  # exp_neg_h_squared[..., d] = exp(-h_squared_over_two[..., d])
-        # h_dy[..., d] = exp_neg_h_squared[..., d] * dy[..., d] * (1 - h_squared_over_two[..., d])
-        h_dy = exp_neg_h_squared.mul_(dy).mul_(1 - h_squared_over_two)
-        grad_h = h_dy.mul_(math.sqrt(2 / math.pi) * ddb)  # grad_h[..., d] = sqrt(2 / pi) * ddb[d] * h_dy[..., d]
-    if need_grad_b:
-        grad_b = grad_h.sum_to_size(d)  # grad_b[d] = sum(grad_h[..., d], over=...)
-    if need_ddy:
-        ddy = ddb * dy_dh  # ddy[..., d] = ddb[d] * dy_dh[..., d]
-    return ddy, grad_h if need_dx else None, grad_b
-
-
 @in_float32
 def bias_gelu_double_backward(
     ddh: Tensor | None,
@@ -93,54 +51,77 @@ def bias_gelu_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and b, from those of the gradients; None for what is 0, or not needed."""
-    if ddh is None or ddb is None:
-        return added(
-            3,
-            None if ddh is None else _double_backward_of_x(ddh, dy, dy_dh, x, b, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, dy_dh, x, b, needs=needs),
-        )
-    need_ddy, need_dx, need_grad_b = needs or (True,) * 3
-    ddy = grad_b = None
-    d = ddh.shape[-1]
-    if need_dx or need_grad_b:
-        h = x + b  # h[..., d] = x[..., d] + b[d]
-        h_squared_over_two = h.square_().div_(2)  # h_squared_over_two[..., d] = h[..., d]**2 / 2
-        exp_neg_h_squared = (-h_squared_over_two).exp_()  # exp_neg_h_squared[..., d] = exp(-h_squared_over_two[..., d])
-        # ddh_dh[..., d] = sqrt(2 / pi) * exp_neg_h_squared[..., d] * dy[..., d] * (1 - h_squared_over_two[..., d])
-        ddh_dh = exp_neg_h_squared.mul_(dy).mul_(1 - h_squared_over_two).mul_(math.sqrt(2 / math.pi))
-    ddh_total = ddh + ddb  # ddh_total[..., d] = ddh[..., d] + ddb[d]
-    if need_dx or need_grad_b:
-        grad_h = ddh_dh.mul_(ddh_total)  # grad_h[..., d] = ddh_dh[..., d] * ddh_total[..., d]
-    if need_grad_b:
-        grad_b = grad_h.sum_to_size(d)  # grad_b[d] = sum(grad_h[..., d], over=...)
-    if need_ddy:
-        ddy = ddh_total.mul_(dy_dh)  # ddy[..., d] = ddh_total[..., d] * dy_dh[..., d]
-    return ddy, grad_h if need_dx else None, grad_b
-
-
-def _jvp_of_x(tx: Tensor, dy_dh: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    ty = tx * dy_dh  # ty[..., d] = tx[..., d] * dy_dh[..., d]
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, dy_dh: Tensor) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    ty = tb * dy_dh  # ty[..., d] = tb[d] * dy_dh[..., d]
-    return (ty,)
+    if ddh is not None and ddb is not None:
+        need_ddy, need_dx, need_grad_b = needs or (True,) * 3
+        ddy = grad_b = None
+        d = ddh.shape[-1]
+        if need_dx or need_grad_b:
+            h = x + b  # h[..., d] = x[..., d] + b[d]
+            h_squared_over_two = h.square_().div_(2)  # h_squared_over_two[..., d] = h[..., d]**2 / 2
+            # exp_neg_h_squared[..., d] = exp(-h_squared_over_two[..., d])
+            exp_neg_h_squared = (-h_squared_over_two).exp_()
+            # ddh_dh[..., d] = sqrt(2 / pi) * exp_neg_h_squared[..., d] * dy[..., d] * (1 - h_squared_over_two[..., d])
+            ddh_dh = exp_neg_h_squared.mul_(dy).mul_(1 - h_squared_over_two).mul_(math.sqrt(2 / math.pi))
+        ddh_total = ddh + ddb  # ddh_total[..., d] = ddh[..., d] + ddb[d]
+        if need_dx or need_grad_b:
+            grad_h = ddh_dh.mul_(ddh_total)  # grad_h[..., d] = ddh_dh[..., d] * ddh_total[..., d]
+        if need_grad_b:
+            grad_b = grad_h.sum_to_size(d)  # grad_b[d] = sum(grad_h[..., d], over=...)
+        if need_ddy:
+            ddy = ddh_total.mul_(dy_dh)  # ddy[..., d] = ddh_total[..., d] * dy_dh[..., d]
+        return ddy, grad_h if need_dx else None, grad_b
+    parts = []
+    if ddh is not None:
+        need_ddy, need_dx, need_db = needs or (True,) * 3
+        ddy = db = None
+        d = ddh.shape[-1]
+        if need_dx or need_db:
+            h = x + b  # h[..., d] = x[..., d] + b[d]
+            h_squared_over_two = h.square_().div_(2)  # h_squared_over_two[..., d] = h[..., d]**2 / 2
+            # exp_neg_h_squared[..., d] = exp(-h_squared_over_two[..., d])
+            exp_neg_h_squared = (-h_squared_over_two).exp_()
+            # ddh_dh[..., d] = sqrt(2 / pi) * exp_neg_h_squared[..., d] * dy[..., d] * (1 - h_squared_over_two[..., d])
+            ddh_dh = exp_neg_h_squared.mul_(dy).mul_(1 - h_squared_over_two).mul_(math.sqrt(2 / math.pi))
+            grad_h = ddh_dh.mul_(ddh)  # grad_h[..., d] = ddh[..., d] * ddh_dh[..., d]
+        if need_db:
+            db = grad_h.sum_to_size(d)  # db[d] = sum(grad_h[..., d], over=...)
+        if need_ddy:
+            ddy = ddh * dy_dh  # ddy[..., d] = ddh[..., d] * dy_dh[..., d]
+        parts.append((ddy, grad_h if need_dx else None, db))
+    if ddb is not None:
+        need_ddy, need_dx, need_grad_b = needs or (True,) * 3
+        ddy = grad_b = None
+        d = ddb.shape[0]
+        if need_dx or need_grad_b:
+            h = x + b  # h[..., d] = x[..., d] + b[d]
+            h_squared_over_two = h.square_().div_(2)  # h_squared_over_two[..., d] = h[..., d]**2 / 2
+            # exp_neg_h_squared[..., d] = exp(-h_squared_over_two[..., d])
+            exp_neg_h_squared = (-h_squared_over_two).exp_()
+            # h_dy[..., d] = exp_neg_h_squared[..., d] * dy[..., d] * (1 - h_squared_over_two[..., d])
+            h_dy = exp_neg_h_squared.mul_(dy).mul_(1 - h_squared_over_two)
+            grad_h = h_dy.mul_(math.sqrt(2 / math.pi) * ddb)  # grad_h[..., d] = sqrt(2 / pi) * ddb[d] * h_dy[..., d]
+        if need_grad_b:
+            grad_b = grad_h.sum_to_size(d)  # grad_b[d] = sum(grad_h[..., d], over=...)
+        if need_ddy:
+            ddy = ddb * dy_dh  # ddy[..., d] = ddb[d] * dy_dh[..., d]
+        parts.append((ddy, grad_h if need_dx else None, grad_b))
+    return added(3, *parts)
 
 
 @in_float32
 def bias_gelu_jvp(tx: Tensor | None, tb: Tensor | None, dy_dh: Tensor, x: Tensor, b: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tb is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, dy_dh),
-            None if tb is None else _jvp_of_b(tb, dy_dh),
-        )[0]
-    ty = (tb + tx).mul_(dy_dh)  # ty[..., d] = dy_dh[..., d] * (tb[d] + tx[..., d])
-    return ty
+    if tx is not None and tb is not None:
+        ty = (tb + tx).mul_(dy_dh)  # ty[..., d] = dy_dh[..., d] * (tb[d] + tx[..., d])
+        return ty
+    parts = []
+    if tx is not None:
+        ty = tx * dy_dh  # ty[..., d] = tx[..., d] * dy_dh[..., d]
+        parts.append((ty,))
+    if tb is not None:
+        ty = tb * dy_dh  # ty[..., d] = tb[d] * dy_dh[..., d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -46,73 +46,6 @@ def bilinear_forward(x: Tensor, z: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor
     return y, BilinearSaved(*saved, leading)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, z: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dz, need_dw, _ = needs or (True,) * 5
-    ddy = dz = dw = None
-    if need_dz:
-        w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(dy[..., o] * w[o, i, j], over=o)
-        dz = (ddx[..., None, :] @ w_dy).squeeze(-2)  # dz[..., j] = sum(ddx[..., i] * w_dy[..., i, j], over=i)
-    if need_ddy or need_dw:
-        ddx_z = ddx[..., None] * z[..., None, :]  # ddx_z[..., i, j] = ddx[..., i] * z[..., j]
-    if need_dw:
-        dw = torch.einsum("...o, ...ij -> oij", dy, ddx_z)  # dw[o, i, j] = sum(dy[..., o] * ddx_z[..., i, j], over=...)
-    if need_ddy:
-        # ddy[..., o] = sum(w[o, i, j] * ddx_z[..., i, j], over=(i, j))
-        ddy = torch.einsum("...ij, oij -> ...o", ddx_z, w)
-    return ddy, None, dz, dw, None
-
-
-def _double_backward_of_z(
-    ddz: Tensor, dy: Tensor, x: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddz alone."""
-    need_ddy, need_dx, _, need_dw, _ = needs or (True,) * 5
-    ddy = dx = dw = None
-    if need_dx:
-        w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(dy[..., o] * w[o, i, j], over=o)
-        dx = (ddz[..., None, :] @ w_dy.mT).squeeze(-2)  # dx[..., i] = sum(ddz[..., j] * w_dy[..., i, j], over=j)
-    if need_ddy or need_dw:
-        ddz_x = ddz[..., None, :] * x[..., None]  # ddz_x[..., i, j] = ddz[..., j] * x[..., i]
-    if need_dw:
-        dw = torch.einsum("...o, ...ij -> oij", dy, ddz_x)  # dw[o, i, j] = sum(dy[..., o] * ddz_x[..., i, j], over=...)
-    if need_ddy:
-        # ddy[..., o] = sum(w[o, i, j] * ddz_x[..., i, j], over=(i, j))
-        ddy = torch.einsum("...ij, oij -> ...o", ddz_x, w)
-    return ddy, dx, None, dw, None
-
-
-def _double_backward_of_w(
-    ddw: Tensor, dy: Tensor, x: Tensor, z: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddw alone."""
-    need_ddy, need_dx, need_dz, _, _ = needs or (True,) * 5
-    ddy = dx = dz = None
-    if need_ddy or need_dx:
-        ddw_z = torch.einsum("...j, oij -> ...oi", z, ddw)  # ddw_z[..., o, i] = sum(ddw[o, i, j] * z[..., j], over=j)
-    if need_dx:
-        dx = (dy[..., None, :] @ ddw_z).squeeze(-2)  # dx[..., i] = sum(dy[..., o] * ddw_z[..., o, i], over=o)
-    if need_dz:
-        # dz[..., j] = sum(dy[..., o] * x[..., i] * ddw[o, i, j], over=(i, o))
-        dz = torch.einsum("...oi, oij -> ...j", torch.einsum("...o, ...i -> ...oi", dy, x), ddw)
-    if need_ddy:
-        ddy = (x[..., None, :] @ ddw_z.mT).squeeze(-2)  # ddy[..., o] = sum(x[..., i] * ddw_z[..., o, i], over=i)
-    return ddy, dx, dz, None, None
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, _, _, _, _ = needs or (True,) * 5
-    leading = dy.shape[:-1]
-    o = ddb.shape[0]
-    ddy = ddb.expand(*leading, o)  # ddy[..., o] = ddb[o]
-    return ddy if need_ddy else None, None, None, None, None
-
-
 @in_float32
 def bilinear_double_backward(
     ddx: Tensor | None,
@@ -128,71 +61,89 @@ def bilinear_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, z, w and b, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddz is None or ddw is None or ddb is None:
-        return added(
-            5,
-            None if ddx is None else _double_backward_of_x(ddx, dy, z, w, needs=needs),
-            None if ddz is None else _double_backward_of_z(ddz, dy, x, w, needs=needs),
-            None if ddw is None else _double_backward_of_w(ddw, dy, x, z, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_z, need_grad_w, _ = needs or (True,) * 5
-    ddy = grad_x = grad_z = grad_w = None
-    if need_grad_x or need_grad_z:
-        w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(dy[..., o] * w[o, i, j], over=o)
-    if need_grad_x:
-        # sum_ddz_w_dy[..., i] = sum(ddz[..., j] * w_dy[..., i, j], over=j)
-        sum_ddz_w_dy = (ddz[..., None, :] @ w_dy.mT).mT
-    if need_ddy or need_grad_x:
-        ddw_z = torch.einsum("...j, oij -> ...oi", z, ddw)  # ddw_z[..., o, i] = sum(ddw[o, i, j] * z[..., j], over=j)
-    if need_grad_x:
-        # grad_x[..., i] = sum_ddz_w_dy[..., i] + sum(dy[..., o] * ddw_z[..., o, i], over=o)
-        grad_x = sum_ddz_w_dy.squeeze(-1) + (dy[..., None, :] @ ddw_z).squeeze(-2)
-    if need_grad_z:
-        sum_ddx_w_dy = ddx[..., None, :] @ w_dy  # sum_ddx_w_dy[..., j] = sum(ddx[..., i] * w_dy[..., i, j], over=i)
-        # grad_z[..., j] = sum_ddx_w_dy[..., j] + sum(dy[..., o] * x[..., i] * ddw[o, i, j], over=(i, o))
-        grad_z = sum_ddx_w_dy.squeeze(-2) + torch.einsum(
-            "...oi, oij -> ...j", torch.einsum("...o, ...i -> ...oi", dy, x), ddw
-        )
-    if need_ddy or need_grad_w:
-        # dw_dy[..., i, j] = ddx[..., i] * z[..., j] + ddz[..., j] * x[..., i]
-        dw_dy = (ddx[..., None] * z[..., None, :]).addcmul_(ddz[..., None, :], x[..., None])
-    if need_grad_w:
-        # grad_w[o, i, j] = sum(dy[..., o] * dw_dy[..., i, j], over=...)
-        grad_w = torch.einsum("...o, ...ij -> oij", dy, dw_dy)
-    if need_ddy:
-        # ddy[..., o] = sum(dw_dy[..., i, j] * w[o, i, j], over=(i, j)) + sum(x[..., i] * ddw_z[..., o, i], over=i) +
-        #     ddb[o]
-        ddy = torch.einsum("...ij, oij -> ...o", dw_dy, w) + ddb + (x[..., None, :] @ ddw_z.mT).squeeze(-2)
-    return ddy, grad_x, grad_z, grad_w, None
-
-
-def _jvp_of_x(tx: Tensor, z: Tensor, w: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    # ty[..., o] = sum(tx[..., i] * z[..., j] * w[o, i, j], over=(i, j))
-    ty = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", tx, z), w)
-    return (ty,)
-
-
-def _jvp_of_z(tz: Tensor, x: Tensor, w: Tensor) -> tuple[Tensor | None]:
-    """The same from tz alone."""
-    # ty[..., o] = sum(tz[..., j] * x[..., i] * w[o, i, j], over=(i, j))
-    ty = torch.einsum("...ji, oij -> ...o", torch.einsum("...j, ...i -> ...ji", tz, x), w)
-    return (ty,)
-
-
-def _jvp_of_w(tw: Tensor, x: Tensor, z: Tensor) -> tuple[Tensor | None]:
-    """The same from tw alone."""
-    # ty[..., o] = sum(x[..., i] * z[..., j] * tw[o, i, j], over=(i, j))
-    ty = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), tw)
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, leading: torch.Size) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    o = tb.shape[0]
-    ty = tb.expand(*leading, o)  # ty[..., o] = tb[o]
-    return (ty,)
+    if ddx is not None and ddz is not None and ddw is not None and ddb is not None:
+        need_ddy, need_grad_x, need_grad_z, need_grad_w, _ = needs or (True,) * 5
+        ddy = grad_x = grad_z = grad_w = None
+        if need_grad_x or need_grad_z:
+            w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(dy[..., o] * w[o, i, j], over=o)
+        if need_grad_x:
+            # sum_ddz_w_dy[..., i] = sum(ddz[..., j] * w_dy[..., i, j], over=j)
+            sum_ddz_w_dy = (ddz[..., None, :] @ w_dy.mT).mT
+        if need_ddy or need_grad_x:
+            # ddw_z[..., o, i] = sum(ddw[o, i, j] * z[..., j], over=j)
+            ddw_z = torch.einsum("...j, oij -> ...oi", z, ddw)
+        if need_grad_x:
+            # grad_x[..., i] = sum_ddz_w_dy[..., i] + sum(dy[..., o] * ddw_z[..., o, i], over=o)
+            grad_x = sum_ddz_w_dy.squeeze(-1) + (dy[..., None, :] @ ddw_z).squeeze(-2)
+        if need_grad_z:
+            sum_ddx_w_dy = ddx[..., None, :] @ w_dy  # sum_ddx_w_dy[..., j] = sum(ddx[..., i] * w_dy[..., i, j], over=i)
+            # grad_z[..., j] = sum_ddx_w_dy[..., j] + sum(dy[..., o] * x[..., i] * ddw[o, i, j], over=(i, o))
+            grad_z = sum_ddx_w_dy.squeeze(-2) + torch.einsum(
+                "...oi, oij -> ...j", torch.einsum("...o, ...i -> ...oi", dy, x), ddw
+            )
+        if need_ddy or need_grad_w:
+            # dw_dy[..., i, j] = ddx[..., i] * z[..., j] + ddz[..., j] * x[..., i]
+            dw_dy = (ddx[..., None] * z[..., None, :]).addcmul_(ddz[..., None, :], x[..., None])
+        if need_grad_w:
+            # grad_w[o, i, j] = sum(dy[..., o] * dw_dy[..., i, j], over=...)
+            grad_w = torch.einsum("...o, ...ij -> oij", dy, dw_dy)
+        if need_ddy:
+            # ddy[..., o] = sum(dw_dy[..., i, j] * w[o, i, j], over=(i, j)) + sum(x[..., i] * ddw_z[..., o, i], over=i)
+            #     + ddb[o]
+            ddy = torch.einsum("...ij, oij -> ...o", dw_dy, w) + ddb + (x[..., None, :] @ ddw_z.mT).squeeze(-2)
+        return ddy, grad_x, grad_z, grad_w, None
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dz, need_dw, _ = needs or (True,) * 5
+        ddy = dz = dw = None
+        if need_dz:
+            w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(dy[..., o] * w[o, i, j], over=o)
+            dz = (ddx[..., None, :] @ w_dy).squeeze(-2)  # dz[..., j] = sum(ddx[..., i] * w_dy[..., i, j], over=i)
+        if need_ddy or need_dw:
+            ddx_z = ddx[..., None] * z[..., None, :]  # ddx_z[..., i, j] = ddx[..., i] * z[..., j]
+        if need_dw:
+            # dw[o, i, j] = sum(dy[..., o] * ddx_z[..., i, j], over=...)
+            dw = torch.einsum("...o, ...ij -> oij", dy, ddx_z)
+        if need_ddy:
+            # ddy[..., o] = sum(w[o, i, j] * ddx_z[..., i, j], over=(i, j))
+            ddy = torch.einsum("...ij, oij -> ...o", ddx_z, w)
+        parts.append((ddy, None, dz, dw, None))
+    if ddz is not None:
+        need_ddy, need_dx, _, need_dw, _ = needs or (True,) * 5
+        ddy = dx = dw = None
+        if need_dx:
+            w_dy = torch.einsum("...o, oij -> ...ij", dy, w)  # w_dy[..., i, j] = sum(dy[..., o] * w[o, i, j], over=o)
+            dx = (ddz[..., None, :] @ w_dy.mT).squeeze(-2)  # dx[..., i] = sum(ddz[..., j] * w_dy[..., i, j], over=j)
+        if need_ddy or need_dw:
+            ddz_x = ddz[..., None, :] * x[..., None]  # ddz_x[..., i, j] = ddz[..., j] * x[..., i]
+        if need_dw:
+            # dw[o, i, j] = sum(dy[..., o] * ddz_x[..., i, j], over=...)
+            dw = torch.einsum("...o, ...ij -> oij", dy, ddz_x)
+        if need_ddy:
+            # ddy[..., o] = sum(w[o, i, j] * ddz_x[..., i, j], over=(i, j))
+            ddy = torch.einsum("...ij, oij -> ...o", ddz_x, w)
+        parts.append((ddy, dx, None, dw, None))
+    if ddw is not None:
+        need_ddy, need_dx, need_dz, _, _ = needs or (True,) * 5
+        ddy = dx = dz = None
+        if need_ddy or need_dx:
+            # ddw_z[..., o, i] = sum(ddw[o, i, j] * z[..., j], over=j)
+            ddw_z = torch.einsum("...j, oij -> ...oi", z, ddw)
+        if need_dx:
+            dx = (dy[..., None, :] @ ddw_z).squeeze(-2)  # dx[..., i] = sum(dy[..., o] * ddw_z[..., o, i], over=o)
+        if need_dz:
+            # dz[..., j] = sum(dy[..., o] * x[..., i] * ddw[o, i, j], over=(i, o))
+            dz = torch.einsum("...oi, oij -> ...j", torch.einsum("...o, ...i -> ...oi", dy, x), ddw)
+        if need_ddy:
+            ddy = (x[..., None, :] @ ddw_z.mT).squeeze(-2)  # ddy[..., o] = sum(x[..., i] * ddw_z[..., o, i], over=i)
+        parts.append((ddy, dx, dz, None, None))
+    if ddb is not None:
+        need_ddy, _, _, _, _ = needs or (True,) * 5
+        leading = dy.shape[:-1]
+        o = ddb.shape[0]
+        ddy = ddb.expand(*leading, o)  # ddy[..., o] = ddb[o]
+        parts.append((ddy if need_ddy else None, None, None, None, None))
+    return added(5, *parts)
 
 
 @in_float32
@@ -207,24 +158,24 @@ def bilinear_jvp(
     leading: torch.Size,
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tz is None or tw is None or tb is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, z, w),
-            None if tz is None else _jvp_of_z(tz, x, w),
-            None if tw is None else _jvp_of_w(tw, x, z),
-            None if tb is None else _jvp_of_b(tb, leading),
-        )[0]
-    # dw_dy[..., i, j] = tx[..., i] * z[..., j] + tz[..., j] * x[..., i]
-    dw_dy = (tx[..., None] * z[..., None, :]).addcmul_(tz[..., None, :], x[..., None])
-    # ty[..., o] = sum(dw_dy[..., i, j] * w[o, i, j], over=(i, j)) + sum(x[..., i] * z[..., j] * tw[o, i, j], over=(i,
-    #     j)) + tb[o]
-    ty = (
-        torch.einsum("...ij, oij -> ...o", dw_dy, w)
-        .add_(tb)
-        .add_(torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), tw))
-    )
-    return ty
+    parts = []
+    if tx is not None:
+        # ty[..., o] = sum(tx[..., i] * z[..., j] * w[o, i, j], over=(i, j))
+        ty = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", tx, z), w)
+        parts.append((ty,))
+    if tz is not None:
+        # ty[..., o] = sum(tz[..., j] * x[..., i] * w[o, i, j], over=(i, j))
+        ty = torch.einsum("...ji, oij -> ...o", torch.einsum("...j, ...i -> ...ji", tz, x), w)
+        parts.append((ty,))
+    if tw is not None:
+        # ty[..., o] = sum(x[..., i] * z[..., j] * tw[o, i, j], over=(i, j))
+        ty = torch.einsum("...ij, oij -> ...o", torch.einsum("...i, ...j -> ...ij", x, z), tw)
+        parts.append((ty,))
+    if tb is not None:
+        o = tb.shape[0]
+        ty = tb.expand(*leading, o)  # ty[..., o] = tb[o]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -54,132 +54,6 @@ def causal_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, C
     return o, CausalAttentionSaved(*saved)
 
 
-def _double_backward_of_q(
-    ddq: Tensor,
-    do: Tensor,
-    p: Tensor,
-    o: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddq alone."""
-    need_ddo, need_grad_q, need_dk, need_dv = needs or (True,) * 4
-    ddo = grad_q = dk = dv = None
-    d = ddq.shape[-1]
-    if need_grad_q or need_dk:
-        dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)  # dp_minus_sum_do_o[..., i, j] = dp[..., i, j] - sum_do_o[..., i]
-    if need_dk:
-        ds = dp_minus_sum_do_o * p  # ds[..., i, j] = dp_minus_sum_do_o[..., i, j] * p[..., i, j]
-    dds = (ddq @ k.mT).div_(math.sqrt(d))  # dds[..., i, j] = sum(ddq[..., i, d] * k[..., j, d], over=d) / sqrt(size(d))
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., i, j] = dds[..., i, j] * p[..., i, j]
-    # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_grad_q or need_dk or need_dv:
-        grad_o = -sum_ddp_minus_sum_do_o * do  # grad_o[..., i, e] = -sum_ddp_minus_sum_do_o[..., i] * do[..., i, e]
-    if need_grad_q or need_dk:
-        # grad_p[..., i, j] = dds[..., i, j] * dp_minus_sum_do_o[..., i, j] + sum(grad_o[..., i, e] * v[..., j, e],
-        #     over=e)
-        grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
-        # sum_grad_p_p[..., i] = sum(grad_p[..., i, j] * p[..., i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_grad_q:
-        # grad_q[..., i, d] = sum(grad_s[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
-        grad_q = (grad_s @ k).div_(math.sqrt(d))
-    if need_dk:
-        # dk[..., j, d] = (sum(ddq[..., i, d] * ds[..., i, j], over=i) + sum(grad_s[..., i, j] * q[..., i, d], over=i))
-        #     / sqrt(size(d))
-        dk = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
-    if need_dv:
-        # dv[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
-        #     p[..., i, j], over=i)
-        dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
-    if need_ddo:
-        # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
-        #     o[..., i, e]
-        ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return ddo, grad_q, dk, dv
-
-
-def _double_backward_of_k(
-    ddk: Tensor,
-    do: Tensor,
-    p: Tensor,
-    o: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddk alone."""
-    need_ddo, need_dq, need_grad_k, need_dv = needs or (True,) * 4
-    ddo = dq = grad_k = dv = None
-    d = ddk.shape[-1]
-    if need_dq or need_grad_k:
-        dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)  # dp_minus_sum_do_o[..., i, j] = dp[..., i, j] - sum_do_o[..., i]
-    if need_dq:
-        ds = dp_minus_sum_do_o * p  # ds[..., i, j] = dp_minus_sum_do_o[..., i, j] * p[..., i, j]
-    dds = (q @ ddk.mT).div_(math.sqrt(d))  # dds[..., i, j] = sum(ddk[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., i, j] = dds[..., i, j] * p[..., i, j]
-    # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_dq or need_grad_k or need_dv:
-        grad_o = -sum_ddp_minus_sum_do_o * do  # grad_o[..., i, e] = -sum_ddp_minus_sum_do_o[..., i] * do[..., i, e]
-    if need_dq or need_grad_k:
-        # grad_p[..., i, j] = dds[..., i, j] * dp_minus_sum_do_o[..., i, j] + sum(grad_o[..., i, e] * v[..., j, e],
-        #     over=e)
-        grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
-        # sum_grad_p_p[..., i] = sum(grad_p[..., i, j] * p[..., i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_dq:
-        # dq[..., i, d] = (sum(ddk[..., j, d] * ds[..., i, j], over=j) + sum(grad_s[..., i, j] * k[..., j, d], over=j))
-        #     / sqrt(size(d))
-        dq = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
-    if need_grad_k:
-        # grad_k[..., j, d] = sum(grad_s[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
-        grad_k = (grad_s.mT @ q).div_(math.sqrt(d))
-    if need_dv:
-        # dv[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
-        #     p[..., i, j], over=i)
-        dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
-    if need_ddo:
-        # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
-        #     o[..., i, e]
-        ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return ddo, dq, grad_k, dv
-
-
-def _double_backward_of_v(
-    ddv: Tensor, do: Tensor, p: Tensor, q: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddv alone."""
-    need_ddo, need_dq, need_dk, _ = needs or (True,) * 4
-    ddo = dq = dk = None
-    d = q.shape[-1]
-    if need_dq or need_dk:
-        dp = do @ ddv.mT  # dp[..., i, j] = sum(ddv[..., j, e] * do[..., i, e], over=e)
-        sum_dp_p = (dp * p).sum(-1, keepdim=True)  # sum_dp_p[..., i] = sum(dp[..., i, j] * p[..., i, j], over=j)
-        ds = dp.sub_(sum_dp_p).mul_(p)  # ds[..., i, j] = p[..., i, j] * (dp[..., i, j] - sum_dp_p[..., i])
-    if need_dq:
-        dq = (ds @ k).div_(math.sqrt(d))  # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
-    if need_dk:
-        dk = (ds.mT @ q).div_(math.sqrt(d))  # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
-    if need_ddo:
-        ddo = p @ ddv  # ddo[..., i, e] = sum(ddv[..., j, e] * p[..., i, j], over=j)
-    return ddo, dq, dk, None
-
-
 @in_float32
 def causal_attention_double_backward(
     ddq: Tensor | None,
@@ -195,86 +69,149 @@ def causal_attention_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of do, q, k and v, from those of the gradients; None for what is 0, or not needed."""
-    if ddq is None or ddk is None or ddv is None:
-        return added(
-            4,
-            None if ddq is None else _double_backward_of_q(ddq, do, p, o, q, k, v, needs=needs),
-            None if ddk is None else _double_backward_of_k(ddk, do, p, o, q, k, v, needs=needs),
-            None if ddv is None else _double_backward_of_v(ddv, do, p, q, k, needs=needs),
-        )
-    need_ddo, need_grad_q, need_grad_k, need_grad_v = needs or (True,) * 4
-    ddo = grad_q = grad_k = grad_v = None
-    d = ddq.shape[-1]
-    if need_grad_q or need_grad_k:
-        dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)  # dp_minus_sum_do_o[..., i, j] = dp[..., i, j] - sum_do_o[..., i]
-        ds = dp_minus_sum_do_o * p  # ds[..., i, j] = dp_minus_sum_do_o[..., i, j] * p[..., i, j]
-    # dds[..., i, j] = (sum(ddk[..., j, d] * q[..., i, d], over=d) + sum(ddq[..., i, d] * k[..., j, d], over=d)) /
-    #     sqrt(size(d))
-    dds = (q @ ddk.mT).add_(ddq @ k.mT).div_(math.sqrt(d))
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., i, j] = dds[..., i, j] * p[..., i, j]
-    # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_grad_q or need_grad_k or need_grad_v:
-        grad_o = -sum_ddp_minus_sum_do_o * do  # grad_o[..., i, e] = -sum_ddp_minus_sum_do_o[..., i] * do[..., i, e]
-    if need_grad_q or need_grad_k:
-        # grad_p[..., i, j] = dds[..., i, j] * dp_minus_sum_do_o[..., i, j] + sum(ddv[..., j, e] * do[..., i, e],
-        #     over=e) + sum(grad_o[..., i, e] * v[..., j, e], over=e)
-        grad_p = (do @ ddv.mT).addcmul_(dds, dp_minus_sum_do_o).add_(grad_o @ v.mT)
-        # sum_grad_p_p[..., i] = sum(grad_p[..., i, j] * p[..., i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_grad_q:
-        # grad_q[..., i, d] = (sum(ddk[..., j, d] * ds[..., i, j], over=j) + sum(grad_s[..., i, j] * k[..., j, d],
-        #     over=j)) / sqrt(size(d))
-        grad_q = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
-    if need_grad_k:
-        # grad_k[..., j, d] = (sum(ddq[..., i, d] * ds[..., i, j], over=i) + sum(grad_s[..., i, j] * q[..., i, d],
-        #     over=i)) / sqrt(size(d))
-        grad_k = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
-    if need_grad_v:
-        # grad_v[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
-        #     p[..., i, j], over=i)
-        grad_v = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
-    if need_ddo:
-        # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) + sum(ddv[..., j, e] *
-        #     p[..., i, j], over=j) - sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
-        ddo = (ddp_minus_sum_do_o @ v).add_(p @ ddv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return ddo, grad_q, grad_k, grad_v
-
-
-def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor | None]:
-    """The same from tq alone."""
-    d = tq.shape[-1]
-    # ddp_minus_sum_do_o[..., i, j] = p[..., i, j] / sqrt(size(d)) * sum(tq[..., i, d] * k[..., j, d], over=d)
-    ddp_minus_sum_do_o = (tq @ k.mT).mul_(p).div_(math.sqrt(d))
-    # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
-    #     o[..., i, e]
-    to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return (to,)
-
-
-def _jvp_of_k(tk: Tensor, p: Tensor, o: Tensor, q: Tensor, v: Tensor) -> tuple[Tensor | None]:
-    """The same from tk alone."""
-    d = tk.shape[-1]
-    # ddp_minus_sum_do_o[..., i, j] = p[..., i, j] / sqrt(size(d)) * sum(tk[..., j, d] * q[..., i, d], over=d)
-    ddp_minus_sum_do_o = (q @ tk.mT).mul_(p).div_(math.sqrt(d))
-    # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
-    #     o[..., i, e]
-    to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return (to,)
-
-
-def _jvp_of_v(tv: Tensor, p: Tensor) -> tuple[Tensor | None]:
-    """The same from tv alone."""
-    to = p @ tv  # to[..., i, e] = sum(tv[..., j, e] * p[..., i, j], over=j)
-    return (to,)
+    if ddq is not None and ddk is not None and ddv is not None:
+        need_ddo, need_grad_q, need_grad_k, need_grad_v = needs or (True,) * 4
+        ddo = grad_q = grad_k = grad_v = None
+        d = ddq.shape[-1]
+        if need_grad_q or need_grad_k:
+            dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)  # dp_minus_sum_do_o[..., i, j] = dp[..., i, j] - sum_do_o[..., i]
+            ds = dp_minus_sum_do_o * p  # ds[..., i, j] = dp_minus_sum_do_o[..., i, j] * p[..., i, j]
+        # dds[..., i, j] = (sum(ddk[..., j, d] * q[..., i, d], over=d) + sum(ddq[..., i, d] * k[..., j, d], over=d)) /
+        #     sqrt(size(d))
+        dds = (q @ ddk.mT).add_(ddq @ k.mT).div_(math.sqrt(d))
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., i, j] = dds[..., i, j] * p[..., i, j]
+        # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_grad_q or need_grad_k or need_grad_v:
+            grad_o = -sum_ddp_minus_sum_do_o * do  # grad_o[..., i, e] = -sum_ddp_minus_sum_do_o[..., i] * do[..., i, e]
+        if need_grad_q or need_grad_k:
+            # grad_p[..., i, j] = dds[..., i, j] * dp_minus_sum_do_o[..., i, j] + sum(ddv[..., j, e] * do[..., i, e],
+            #     over=e) + sum(grad_o[..., i, e] * v[..., j, e], over=e)
+            grad_p = (do @ ddv.mT).addcmul_(dds, dp_minus_sum_do_o).add_(grad_o @ v.mT)
+            # sum_grad_p_p[..., i] = sum(grad_p[..., i, j] * p[..., i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_grad_q:
+            # grad_q[..., i, d] = (sum(ddk[..., j, d] * ds[..., i, j], over=j) + sum(grad_s[..., i, j] * k[..., j, d],
+            #     over=j)) / sqrt(size(d))
+            grad_q = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
+        if need_grad_k:
+            # grad_k[..., j, d] = (sum(ddq[..., i, d] * ds[..., i, j], over=i) + sum(grad_s[..., i, j] * q[..., i, d],
+            #     over=i)) / sqrt(size(d))
+            grad_k = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
+        if need_grad_v:
+            # grad_v[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
+            #     p[..., i, j], over=i)
+            grad_v = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
+        if need_ddo:
+            # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) + sum(ddv[..., j, e] *
+            #     p[..., i, j], over=j) - sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
+            ddo = (ddp_minus_sum_do_o @ v).add_(p @ ddv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        return ddo, grad_q, grad_k, grad_v
+    parts = []
+    if ddq is not None:
+        need_ddo, need_grad_q, need_dk, need_dv = needs or (True,) * 4
+        ddo = grad_q = dk = dv = None
+        d = ddq.shape[-1]
+        if need_grad_q or need_dk:
+            dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)  # dp_minus_sum_do_o[..., i, j] = dp[..., i, j] - sum_do_o[..., i]
+        if need_dk:
+            ds = dp_minus_sum_do_o * p  # ds[..., i, j] = dp_minus_sum_do_o[..., i, j] * p[..., i, j]
+        # dds[..., i, j] = sum(ddq[..., i, d] * k[..., j, d], over=d) / sqrt(size(d))
+        dds = (ddq @ k.mT).div_(math.sqrt(d))
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., i, j] = dds[..., i, j] * p[..., i, j]
+        # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_grad_q or need_dk or need_dv:
+            grad_o = -sum_ddp_minus_sum_do_o * do  # grad_o[..., i, e] = -sum_ddp_minus_sum_do_o[..., i] * do[..., i, e]
+        if need_grad_q or need_dk:
+            # grad_p[..., i, j] = dds[..., i, j] * dp_minus_sum_do_o[..., i, j] + sum(grad_o[..., i, e] * v[..., j, e],
+            #     over=e)
+            grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
+            # sum_grad_p_p[..., i] = sum(grad_p[..., i, j] * p[..., i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_grad_q:
+            # grad_q[..., i, d] = sum(grad_s[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
+            grad_q = (grad_s @ k).div_(math.sqrt(d))
+        if need_dk:
+            # dk[..., j, d] = (sum(ddq[..., i, d] * ds[..., i, j], over=i) + sum(grad_s[..., i, j] * q[..., i, d],
+            #     over=i)) / sqrt(size(d))
+            dk = (ds.mT @ ddq).add_(grad_s.mT @ q).div_(math.sqrt(d))
+        if need_dv:
+            # dv[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
+            #     p[..., i, j], over=i)
+            dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
+        if need_ddo:
+            # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) -
+            #     sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
+            ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((ddo, grad_q, dk, dv))
+    if ddk is not None:
+        need_ddo, need_dq, need_grad_k, need_dv = needs or (True,) * 4
+        ddo = dq = grad_k = dv = None
+        d = ddk.shape[-1]
+        if need_dq or need_grad_k:
+            dp = do @ v.mT  # dp[..., i, j] = sum(do[..., i, e] * v[..., j, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)  # sum_do_o[..., i] = sum(do[..., i, e] * o[..., i, e], over=e)
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)  # dp_minus_sum_do_o[..., i, j] = dp[..., i, j] - sum_do_o[..., i]
+        if need_dq:
+            ds = dp_minus_sum_do_o * p  # ds[..., i, j] = dp_minus_sum_do_o[..., i, j] * p[..., i, j]
+        # dds[..., i, j] = sum(ddk[..., j, d] * q[..., i, d], over=d) / sqrt(size(d))
+        dds = (q @ ddk.mT).div_(math.sqrt(d))
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., i, j] = dds[..., i, j] * p[..., i, j]
+        # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_dq or need_grad_k or need_dv:
+            grad_o = -sum_ddp_minus_sum_do_o * do  # grad_o[..., i, e] = -sum_ddp_minus_sum_do_o[..., i] * do[..., i, e]
+        if need_dq or need_grad_k:
+            # grad_p[..., i, j] = dds[..., i, j] * dp_minus_sum_do_o[..., i, j] + sum(grad_o[..., i, e] * v[..., j, e],
+            #     over=e)
+            grad_p = (grad_o @ v.mT).addcmul_(dds, dp_minus_sum_do_o)
+            # sum_grad_p_p[..., i] = sum(grad_p[..., i, j] * p[..., i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., i, j] = p[..., i, j] * (grad_p[..., i, j] - sum_grad_p_p[..., i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_dq:
+            # dq[..., i, d] = (sum(ddk[..., j, d] * ds[..., i, j], over=j) + sum(grad_s[..., i, j] * k[..., j, d],
+            #     over=j)) / sqrt(size(d))
+            dq = (ds @ ddk).add_(grad_s @ k).div_(math.sqrt(d))
+        if need_grad_k:
+            # grad_k[..., j, d] = sum(grad_s[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
+            grad_k = (grad_s.mT @ q).div_(math.sqrt(d))
+        if need_dv:
+            # dv[..., j, e] = sum(ddp_minus_sum_do_o[..., i, j] * do[..., i, e], over=i) + sum(grad_o[..., i, e] *
+            #     p[..., i, j], over=i)
+            dv = (ddp_minus_sum_do_o.mT @ do).add_(p.mT @ grad_o)
+        if need_ddo:
+            # ddo[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) -
+            #     sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
+            ddo = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((ddo, dq, grad_k, dv))
+    if ddv is not None:
+        need_ddo, need_dq, need_dk, _ = needs or (True,) * 4
+        ddo = dq = dk = None
+        d = q.shape[-1]
+        if need_dq or need_dk:
+            dp = do @ ddv.mT  # dp[..., i, j] = sum(ddv[..., j, e] * do[..., i, e], over=e)
+            sum_dp_p = (dp * p).sum(-1, keepdim=True)  # sum_dp_p[..., i] = sum(dp[..., i, j] * p[..., i, j], over=j)
+            ds = dp.sub_(sum_dp_p).mul_(p)  # ds[..., i, j] = p[..., i, j] * (dp[..., i, j] - sum_dp_p[..., i])
+        if need_dq:
+            # dq[..., i, d] = sum(ds[..., i, j] * k[..., j, d], over=j) / sqrt(size(d))
+            dq = (ds @ k).div_(math.sqrt(d))
+        if need_dk:
+            # dk[..., j, d] = sum(ds[..., i, j] * q[..., i, d], over=i) / sqrt(size(d))
+            dk = (ds.mT @ q).div_(math.sqrt(d))
+        if need_ddo:
+            ddo = p @ ddv  # ddo[..., i, e] = sum(ddv[..., j, e] * p[..., i, j], over=j)
+        parts.append((ddo, dq, dk, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -282,23 +219,42 @@ def causal_attention_jvp(
     tq: Tensor | None, tk: Tensor | None, tv: Tensor | None, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor
 ) -> Tensor | None:
     """The tangents of o, from those of the inputs; None where none is given."""
-    if tq is None or tk is None or tv is None:
-        return added(
-            1,
-            None if tq is None else _jvp_of_q(tq, p, o, k, v),
-            None if tk is None else _jvp_of_k(tk, p, o, q, v),
-            None if tv is None else _jvp_of_v(tv, p),
-        )[0]
-    d = tq.shape[-1]
-    # ddp_minus_sum_do_o[..., i, j] = p[..., i, j] / sqrt(size(d)) * (sum(tk[..., j, d] * q[..., i, d], over=d) +
-    #     sum(tq[..., i, d] * k[..., j, d], over=d))
-    ddp_minus_sum_do_o = (q @ tk.mT).add_(tq @ k.mT).mul_(p).div_(math.sqrt(d))
-    # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) + sum(tv[..., j, e] * p[..., i, j],
-    #     over=j) - sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
-    to = (ddp_minus_sum_do_o @ v).add_(p @ tv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return to
+    if tq is not None and tk is not None and tv is not None:
+        d = tq.shape[-1]
+        # ddp_minus_sum_do_o[..., i, j] = p[..., i, j] / sqrt(size(d)) * (sum(tk[..., j, d] * q[..., i, d], over=d) +
+        #     sum(tq[..., i, d] * k[..., j, d], over=d))
+        ddp_minus_sum_do_o = (q @ tk.mT).add_(tq @ k.mT).mul_(p).div_(math.sqrt(d))
+        # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) + sum(tv[..., j, e] * p[..., i, j],
+        #     over=j) - sum_ddp_minus_sum_do_o[..., i] * o[..., i, e]
+        to = (ddp_minus_sum_do_o @ v).add_(p @ tv).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        return to
+    parts = []
+    if tq is not None:
+        d = tq.shape[-1]
+        # ddp_minus_sum_do_o[..., i, j] = p[..., i, j] / sqrt(size(d)) * sum(tq[..., i, d] * k[..., j, d], over=d)
+        ddp_minus_sum_do_o = (tq @ k.mT).mul_(p).div_(math.sqrt(d))
+        # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
+        #     o[..., i, e]
+        to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((to,))
+    if tk is not None:
+        d = tk.shape[-1]
+        # ddp_minus_sum_do_o[..., i, j] = p[..., i, j] / sqrt(size(d)) * sum(tk[..., j, d] * q[..., i, d], over=d)
+        ddp_minus_sum_do_o = (q @ tk.mT).mul_(p).div_(math.sqrt(d))
+        # sum_ddp_minus_sum_do_o[..., i] = sum(ddp_minus_sum_do_o[..., i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., i, e] = sum(ddp_minus_sum_do_o[..., i, j] * v[..., j, e], over=j) - sum_ddp_minus_sum_do_o[..., i] *
+        #     o[..., i, e]
+        to = (ddp_minus_sum_do_o @ v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        parts.append((to,))
+    if tv is not None:
+        to = p @ tv  # to[..., i, e] = sum(tv[..., j, e] * p[..., i, j], over=j)
+        parts.append((to,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

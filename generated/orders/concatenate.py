@@ -37,76 +37,54 @@ def concatenate_forward(x: Tensor, z: Tensor) -> tuple[Tensor, ConcatenateSaved]
     return y, ConcatenateSaved(*saved, c)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    a = ddx.shape[-1]
-    c = dy.shape[-1]
-    ddy = functional.pad(ddx, (0, c - a))  # ddy[..., c] = zeros, at [..., a] += ddx[..., a]
-    return ddy if need_ddy else None, None, None
-
-
-def _double_backward_of_z(
-    ddz: Tensor, dy: Tensor, a: int, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddz alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    b = ddz.shape[-1]
-    c = dy.shape[-1]
-    ddy = functional.pad(ddz, (a, c - a - b))  # ddy[..., c] = zeros, at [..., b + size(a)] += ddz[..., b]
-    return ddy if need_ddy else None, None, None
-
-
 @in_float32
 def concatenate_double_backward(
     ddx: Tensor | None, ddz: Tensor | None, dy: Tensor, a: int, c: int, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and z, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddz is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dy, needs=needs),
-            None if ddz is None else _double_backward_of_z(ddz, dy, a, needs=needs),
-        )
-    need_ddy, _, _ = needs or (True,) * 3
-    a = ddx.shape[-1]
-    c = dy.shape[-1]
-    b = ddz.shape[-1]
-    ddy = functional.pad(ddx, (0, c - a))  # ddy[..., c] = zeros, at [..., a] += ddx[..., a]
-    ddy[..., a : a + b] += ddz  # ddy[..., c] = ddy, at [..., b + size(a)] += ddz[..., b]
-    return ddy if need_ddy else None, None, None
-
-
-def _jvp_of_x(tx: Tensor, c: int) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    a = tx.shape[-1]
-    ty = functional.pad(tx, (0, c - a))  # ty[..., c] = zeros, at [..., a] += tx[..., a]
-    return (ty,)
-
-
-def _jvp_of_z(tz: Tensor, a: int, c: int) -> tuple[Tensor | None]:
-    """The same from tz alone."""
-    b = tz.shape[-1]
-    ty = functional.pad(tz, (a, c - a - b))  # ty[..., c] = zeros, at [..., b + size(a)] += tz[..., b]
-    return (ty,)
+    if ddx is not None and ddz is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        a = ddx.shape[-1]
+        c = dy.shape[-1]
+        b = ddz.shape[-1]
+        ddy = functional.pad(ddx, (0, c - a))  # ddy[..., c] = zeros, at [..., a] += ddx[..., a]
+        ddy[..., a : a + b] += ddz  # ddy[..., c] = ddy, at [..., b + size(a)] += ddz[..., b]
+        return ddy if need_ddy else None, None, None
+    parts = []
+    if ddx is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        a = ddx.shape[-1]
+        c = dy.shape[-1]
+        ddy = functional.pad(ddx, (0, c - a))  # ddy[..., c] = zeros, at [..., a] += ddx[..., a]
+        parts.append((ddy if need_ddy else None, None, None))
+    if ddz is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        b = ddz.shape[-1]
+        c = dy.shape[-1]
+        ddy = functional.pad(ddz, (a, c - a - b))  # ddy[..., c] = zeros, at [..., b + size(a)] += ddz[..., b]
+        parts.append((ddy if need_ddy else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def concatenate_jvp(tx: Tensor | None, tz: Tensor | None, a: int, c: int) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tz is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, c),
-            None if tz is None else _jvp_of_z(tz, a, c),
-        )[0]
-    a = tx.shape[-1]
-    b = tz.shape[-1]
-    ty = functional.pad(tx, (0, c - a))  # ty[..., c] = zeros, at [..., a] += tx[..., a]
-    ty[..., a : a + b] += tz  # ty[..., c] = ty, at [..., b + size(a)] += tz[..., b]
-    return ty
+    if tx is not None and tz is not None:
+        a = tx.shape[-1]
+        b = tz.shape[-1]
+        ty = functional.pad(tx, (0, c - a))  # ty[..., c] = zeros, at [..., a] += tx[..., a]
+        ty[..., a : a + b] += tz  # ty[..., c] = ty, at [..., b + size(a)] += tz[..., b]
+        return ty
+    parts = []
+    if tx is not None:
+        a = tx.shape[-1]
+        ty = functional.pad(tx, (0, c - a))  # ty[..., c] = zeros, at [..., a] += tx[..., a]
+        parts.append((ty,))
+    if tz is not None:
+        b = tz.shape[-1]
+        ty = functional.pad(tz, (a, c - a - b))  # ty[..., c] = zeros, at [..., b + size(a)] += tz[..., b]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -46,64 +46,6 @@ def conv1d_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Conv1dSaved
     return y, Conv1dSaved(*saved, t, n)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dw, _ = needs or (True,) * 4
-    ddy = dw = None
-    k = w.shape[2]
-    n, _, l = ddx.shape
-    _, o, t = dy.shape
-    # ddx_reached[n, c, l_of_dx] = zeros, at [n, c, l] += ddx[n, c, l]
-    ddx_reached = functional.pad(ddx, (0, max(k + t - 1, l) - l))
-    if need_dw:
-        # dw[o, c, k] = sum(dy[n, o, t] * ddx_reached[n, c, k + t], over=(n, t))
-        dw = convolve(functional.conv1d, ddx_reached[:, :, : k + t - 1].transpose(0, 1), dy.transpose(0, 1)).transpose(
-            0, 1
-        )
-    if need_ddy:
-        # ddy[n, o, t] = sum(w[o, c, k] * ddx_reached[n, c, k + t], over=(c, k))
-        ddy = convolve(
-            torch.nn.grad.conv1d_weight, ddx_reached[:, :, : k + t - 1].transpose(0, 1), (o, n, t), w.transpose(0, 1)
-        ).transpose(0, 1)
-    return ddy, None, dw, None
-
-
-def _double_backward_of_w(
-    ddw: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddw alone."""
-    need_ddy, need_dx, _, _ = needs or (True,) * 4
-    ddy = dx = None
-    n, _, t = dy.shape
-    o, c, k = ddw.shape
-    l = x.shape[2]
-    if need_dx:
-        dx = ddw.new_zeros(n, c, l)
-        # dx[n, c, l] = zeros, at [n, c, k + t] += sum(ddw[o, c, k] * dy[n, o, t], over=o)
-        dx[:, :, : k + t - 1] = convolve(
-            torch.nn.grad.conv1d_input, (c, n, k + t - 1), dy.transpose(0, 1), ddw.transpose(0, 1)
-        ).transpose(0, 1)
-    if need_ddy:
-        # ddy[n, o, t] = sum(ddw[o, c, k] * x[n, c, k + t], over=(c, k))
-        ddy = convolve(
-            torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), ddw.transpose(0, 1)
-        ).transpose(0, 1)
-    return ddy, dx, None, None
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, _, _, _ = needs or (True,) * 4
-    n, _, t = dy.shape
-    o = ddb.shape[0]
-    ddy = ddb[:, None].expand(n, o, t)  # ddy[n, o, t] = ddb[o]
-    return ddy if need_ddy else None, None, None, None
-
-
 @in_float32
 def conv1d_double_backward(
     ddx: Tensor | None,
@@ -118,80 +60,54 @@ def conv1d_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, w and b, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddw is None or ddb is None:
-        return added(
-            4,
-            None if ddx is None else _double_backward_of_x(ddx, dy, w, needs=needs),
-            None if ddw is None else _double_backward_of_w(ddw, dy, x, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_w, _ = needs or (True,) * 4
-    ddy = grad_x = grad_w = None
-    n, c, l = ddx.shape
-    o, _, k = ddw.shape
-    t = dy.shape[2]
-    if need_grad_x:
-        grad_x = ddx.new_zeros(n, c, l)
-        # grad_x[n, c, l] = zeros, at [n, c, k + t] += sum(ddw[o, c, k] * dy[n, o, t], over=o)
-        grad_x[:, :, : k + t - 1] = convolve(
-            torch.nn.grad.conv1d_input, (c, n, k + t - 1), dy.transpose(0, 1), ddw.transpose(0, 1)
-        ).transpose(0, 1)
-    if need_ddy or need_grad_w:
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dw, _ = needs or (True,) * 4
+        ddy = dw = None
+        k = w.shape[2]
+        n, _, l = ddx.shape
+        _, o, t = dy.shape
         # ddx_reached[n, c, l_of_dx] = zeros, at [n, c, l] += ddx[n, c, l]
         ddx_reached = functional.pad(ddx, (0, max(k + t - 1, l) - l))
-    if need_grad_w:
-        # grad_w[o, c, k] = sum(dy[n, o, t] * ddx_reached[n, c, k + t], over=(n, t))
-        grad_w = convolve(
-            functional.conv1d, ddx_reached[:, :, : k + t - 1].transpose(0, 1), dy.transpose(0, 1)
-        ).transpose(0, 1)
-    if need_ddy:
-        # ddy[n, o, t] = sum(ddw[o, c, k] * x[n, c, k + t], over=(c, k)) + sum(w[o, c, k] * ddx_reached[n, c, k + t],
-        #     over=(c, k)) + ddb[o]
-        ddy = (
-            convolve(torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), ddw.transpose(0, 1))
-            .transpose(0, 1)
-            .add_(
-                convolve(
-                    torch.nn.grad.conv1d_weight,
-                    ddx_reached[:, :, : k + t - 1].transpose(0, 1),
-                    (o, n, t),
-                    w.transpose(0, 1),
-                ).transpose(0, 1)
-            )
-            .add_(ddb[:, None])
-        )
-    return ddy, grad_x, grad_w, None
-
-
-def _jvp_of_x(tx: Tensor, w: Tensor, t: int) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    o, _, k = w.shape
-    n, _, l = tx.shape
-    # ddx_reached[n, c, l_of_dx] = zeros, at [n, c, l] += tx[n, c, l]
-    ddx_reached = functional.pad(tx, (0, max(k + t - 1, l) - l))
-    # ty[n, o, t] = sum(w[o, c, k] * ddx_reached[n, c, k + t], over=(c, k))
-    ty = convolve(
-        torch.nn.grad.conv1d_weight, ddx_reached[:, :, : k + t - 1].transpose(0, 1), (o, n, t), w.transpose(0, 1)
-    ).transpose(0, 1)
-    return (ty,)
-
-
-def _jvp_of_w(tw: Tensor, x: Tensor, t: int) -> tuple[Tensor | None]:
-    """The same from tw alone."""
-    o, _, k = tw.shape
-    n = x.shape[0]
-    # ty[n, o, t] = sum(tw[o, c, k] * x[n, c, k + t], over=(c, k))
-    ty = convolve(
-        torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), tw.transpose(0, 1)
-    ).transpose(0, 1)
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, n: int, t: int) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    o = tb.shape[0]
-    ty = tb[:, None].expand(n, o, t)  # ty[n, o, t] = tb[o]
-    return (ty,)
+        if need_dw:
+            # dw[o, c, k] = sum(dy[n, o, t] * ddx_reached[n, c, k + t], over=(n, t))
+            dw = convolve(
+                functional.conv1d, ddx_reached[:, :, : k + t - 1].transpose(0, 1), dy.transpose(0, 1)
+            ).transpose(0, 1)
+        if need_ddy:
+            # ddy[n, o, t] = sum(w[o, c, k] * ddx_reached[n, c, k + t], over=(c, k))
+            ddy = convolve(
+                torch.nn.grad.conv1d_weight,
+                ddx_reached[:, :, : k + t - 1].transpose(0, 1),
+                (o, n, t),
+                w.transpose(0, 1),
+            ).transpose(0, 1)
+        parts.append((ddy, None, dw, None))
+    if ddw is not None:
+        need_ddy, need_dx, _, _ = needs or (True,) * 4
+        ddy = dx = None
+        n, _, t = dy.shape
+        o, c, k = ddw.shape
+        l = x.shape[2]
+        if need_dx:
+            dx = ddw.new_zeros(n, c, l)
+            # dx[n, c, l] = zeros, at [n, c, k + t] += sum(ddw[o, c, k] * dy[n, o, t], over=o)
+            dx[:, :, : k + t - 1] = convolve(
+                torch.nn.grad.conv1d_input, (c, n, k + t - 1), dy.transpose(0, 1), ddw.transpose(0, 1)
+            ).transpose(0, 1)
+        if need_ddy:
+            # ddy[n, o, t] = sum(ddw[o, c, k] * x[n, c, k + t], over=(c, k))
+            ddy = convolve(
+                torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), ddw.transpose(0, 1)
+            ).transpose(0, 1)
+        parts.append((ddy, dx, None, None))
+    if ddb is not None:
+        need_ddy, _, _, _ = needs or (True,) * 4
+        n, _, t = dy.shape
+        o = ddb.shape[0]
+        ddy = ddb[:, None].expand(n, o, t)  # ddy[n, o, t] = ddb[o]
+        parts.append((ddy if need_ddy else None, None, None, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -199,33 +115,30 @@ def conv1d_jvp(
     tx: Tensor | None, tw: Tensor | None, tb: Tensor | None, x: Tensor, w: Tensor, t: int, n: int
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tw is None or tb is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, w, t),
-            None if tw is None else _jvp_of_w(tw, x, t),
-            None if tb is None else _jvp_of_b(tb, n, t),
-        )[0]
-    o, _, k = tw.shape
-    n, _, l = tx.shape
-    # ddx_reached[n, c, l_of_dx] = zeros, at [n, c, l] += tx[n, c, l]
-    ddx_reached = functional.pad(tx, (0, max(k + t - 1, l) - l))
-    # ty[n, o, t] = sum(tw[o, c, k] * x[n, c, k + t], over=(c, k)) + sum(w[o, c, k] * ddx_reached[n, c, k + t], over=(c,
-    #     k)) + tb[o]
-    ty = (
-        convolve(torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), tw.transpose(0, 1))
-        .transpose(0, 1)
-        .add_(
-            convolve(
-                torch.nn.grad.conv1d_weight,
-                ddx_reached[:, :, : k + t - 1].transpose(0, 1),
-                (o, n, t),
-                w.transpose(0, 1),
-            ).transpose(0, 1)
-        )
-        .add_(tb[:, None])
-    )
-    return ty
+    parts = []
+    if tx is not None:
+        o, _, k = w.shape
+        n, _, l = tx.shape
+        # ddx_reached[n, c, l_of_dx] = zeros, at [n, c, l] += tx[n, c, l]
+        ddx_reached = functional.pad(tx, (0, max(k + t - 1, l) - l))
+        # ty[n, o, t] = sum(w[o, c, k] * ddx_reached[n, c, k + t], over=(c, k))
+        ty = convolve(
+            torch.nn.grad.conv1d_weight, ddx_reached[:, :, : k + t - 1].transpose(0, 1), (o, n, t), w.transpose(0, 1)
+        ).transpose(0, 1)
+        parts.append((ty,))
+    if tw is not None:
+        o, _, k = tw.shape
+        n = x.shape[0]
+        # ty[n, o, t] = sum(tw[o, c, k] * x[n, c, k + t], over=(c, k))
+        ty = convolve(
+            torch.nn.grad.conv1d_weight, x[:, :, : k + t - 1].transpose(0, 1), (o, n, t), tw.transpose(0, 1)
+        ).transpose(0, 1)
+        parts.append((ty,))
+    if tb is not None:
+        o = tb.shape[0]
+        ty = tb[:, None].expand(n, o, t)  # ty[n, o, t] = tb[o]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -49,70 +49,6 @@ def conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, Conv2dSaved
     return y, Conv2dSaved(*saved, j, i, n)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dk, _ = needs or (True,) * 4
-    ddy = dk = None
-    _, o, i, j = dy.shape
-    _, _, p, q = k.shape
-    n, _, h, w = ddx.shape
-    # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += ddx[n, c, h, w]
-    ddx_reached = functional.pad(ddx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    if need_dk:
-        # dk[o, c, p, q] = sum(dy[n, o, i, j] * ddx_reached[n, c, i + p, j + q], over=(i, j, n))
-        dk = convolve(
-            functional.conv2d, ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1), dy.transpose(0, 1)
-        ).transpose(0, 1)
-    if need_ddy:
-        # ddy[n, o, i, j] = sum(k[o, c, p, q] * ddx_reached[n, c, i + p, j + q], over=(c, p, q))
-        ddy = convolve(
-            torch.nn.grad.conv2d_weight,
-            ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
-            (o, n, i, j),
-            k.transpose(0, 1),
-        ).transpose(0, 1)
-    return ddy, None, dk, None
-
-
-def _double_backward_of_k(
-    ddk: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddk alone."""
-    need_ddy, need_dx, _, _ = needs or (True,) * 4
-    ddy = dx = None
-    n, _, i, j = dy.shape
-    o, c, p, q = ddk.shape
-    _, _, h, w = x.shape
-    if need_dx:
-        dx = ddk.new_zeros(n, c, h, w)
-        # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += sum(ddk[o, c, p, q] * dy[n, o, i, j], over=o)
-        dx[:, :, : p + i - 1, : q + j - 1] = convolve(
-            torch.nn.grad.conv2d_input, (c, n, p + i - 1, q + j - 1), dy.transpose(0, 1), ddk.transpose(0, 1)
-        ).transpose(0, 1)
-    if need_ddy:
-        # ddy[n, o, i, j] = sum(ddk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q))
-        ddy = convolve(
-            torch.nn.grad.conv2d_weight,
-            x[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
-            (o, n, i, j),
-            ddk.transpose(0, 1),
-        ).transpose(0, 1)
-    return ddy, dx, None, None
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, _, _, _ = needs or (True,) * 4
-    n, _, i, j = dy.shape
-    o = ddb.shape[0]
-    ddy = ddb[:, None, None].expand(n, o, i, j)  # ddy[n, o, i, j] = ddb[o]
-    return ddy if need_ddy else None, None, None, None
-
-
 @in_float32
 def conv2d_double_backward(
     ddx: Tensor | None,
@@ -128,88 +64,57 @@ def conv2d_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, k and b, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddk is None or ddb is None:
-        return added(
-            4,
-            None if ddx is None else _double_backward_of_x(ddx, dy, k, needs=needs),
-            None if ddk is None else _double_backward_of_k(ddk, dy, x, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_k, _ = needs or (True,) * 4
-    ddy = grad_x = grad_k = None
-    n, c, h, w = ddx.shape
-    o, _, p, q = ddk.shape
-    _, _, i, j = dy.shape
-    if need_grad_x:
-        grad_x = ddx.new_zeros(n, c, h, w)
-        # grad_x[n, c, h, w] = zeros, at [n, c, i + p, j + q] += sum(ddk[o, c, p, q] * dy[n, o, i, j], over=o)
-        grad_x[:, :, : p + i - 1, : q + j - 1] = convolve(
-            torch.nn.grad.conv2d_input, (c, n, p + i - 1, q + j - 1), dy.transpose(0, 1), ddk.transpose(0, 1)
-        ).transpose(0, 1)
-    if need_ddy or need_grad_k:
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dk, _ = needs or (True,) * 4
+        ddy = dk = None
+        _, o, i, j = dy.shape
+        _, _, p, q = k.shape
+        n, _, h, w = ddx.shape
         # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += ddx[n, c, h, w]
         ddx_reached = functional.pad(ddx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    if need_grad_k:
-        # grad_k[o, c, p, q] = sum(dy[n, o, i, j] * ddx_reached[n, c, i + p, j + q], over=(i, j, n))
-        grad_k = convolve(
-            functional.conv2d, ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1), dy.transpose(0, 1)
-        ).transpose(0, 1)
-    if need_ddy:
-        # ddy[n, o, i, j] = sum(ddk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q)) + sum(k[o, c, p, q] *
-        #     ddx_reached[n, c, i + p, j + q], over=(c, p, q)) + ddb[o]
-        ddy = (
-            convolve(
+        if need_dk:
+            # dk[o, c, p, q] = sum(dy[n, o, i, j] * ddx_reached[n, c, i + p, j + q], over=(i, j, n))
+            dk = convolve(
+                functional.conv2d, ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1), dy.transpose(0, 1)
+            ).transpose(0, 1)
+        if need_ddy:
+            # ddy[n, o, i, j] = sum(k[o, c, p, q] * ddx_reached[n, c, i + p, j + q], over=(c, p, q))
+            ddy = convolve(
+                torch.nn.grad.conv2d_weight,
+                ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
+                (o, n, i, j),
+                k.transpose(0, 1),
+            ).transpose(0, 1)
+        parts.append((ddy, None, dk, None))
+    if ddk is not None:
+        need_ddy, need_dx, _, _ = needs or (True,) * 4
+        ddy = dx = None
+        n, _, i, j = dy.shape
+        o, c, p, q = ddk.shape
+        _, _, h, w = x.shape
+        if need_dx:
+            dx = ddk.new_zeros(n, c, h, w)
+            # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += sum(ddk[o, c, p, q] * dy[n, o, i, j], over=o)
+            dx[:, :, : p + i - 1, : q + j - 1] = convolve(
+                torch.nn.grad.conv2d_input, (c, n, p + i - 1, q + j - 1), dy.transpose(0, 1), ddk.transpose(0, 1)
+            ).transpose(0, 1)
+        if need_ddy:
+            # ddy[n, o, i, j] = sum(ddk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q))
+            ddy = convolve(
                 torch.nn.grad.conv2d_weight,
                 x[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
                 (o, n, i, j),
                 ddk.transpose(0, 1),
-            )
-            .transpose(0, 1)
-            .add_(
-                convolve(
-                    torch.nn.grad.conv2d_weight,
-                    ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
-                    (o, n, i, j),
-                    k.transpose(0, 1),
-                ).transpose(0, 1)
-            )
-            .add_(ddb[:, None, None])
-        )
-    return ddy, grad_x, grad_k, None
-
-
-def _jvp_of_x(tx: Tensor, k: Tensor, j: int, i: int) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    o, _, p, q = k.shape
-    n, _, h, w = tx.shape
-    # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
-    ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    # ty[n, o, i, j] = sum(k[o, c, p, q] * ddx_reached[n, c, i + p, j + q], over=(c, p, q))
-    ty = convolve(
-        torch.nn.grad.conv2d_weight,
-        ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
-        (o, n, i, j),
-        k.transpose(0, 1),
-    ).transpose(0, 1)
-    return (ty,)
-
-
-def _jvp_of_k(tk: Tensor, x: Tensor, i: int, j: int) -> tuple[Tensor | None]:
-    """The same from tk alone."""
-    o, _, p, q = tk.shape
-    n = x.shape[0]
-    # ty[n, o, i, j] = sum(tk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q))
-    ty = convolve(
-        torch.nn.grad.conv2d_weight, x[:, :, : p + i - 1, : q + j - 1].transpose(0, 1), (o, n, i, j), tk.transpose(0, 1)
-    ).transpose(0, 1)
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, n: int, i: int, j: int) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    o = tb.shape[0]
-    ty = tb[:, None, None].expand(n, o, i, j)  # ty[n, o, i, j] = tb[o]
-    return (ty,)
+            ).transpose(0, 1)
+        parts.append((ddy, dx, None, None))
+    if ddb is not None:
+        need_ddy, _, _, _ = needs or (True,) * 4
+        n, _, i, j = dy.shape
+        o = ddb.shape[0]
+        ddy = ddb[:, None, None].expand(n, o, i, j)  # ddy[n, o, i, j] = ddb[o]
+        parts.append((ddy if need_ddy else None, None, None, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -217,38 +122,36 @@ def conv2d_jvp(
     tx: Tensor | None, tk: Tensor | None, tb: Tensor | None, x: Tensor, k: Tensor, j: int, i: int, n: int
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tk is None or tb is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, k, j, i),
-            None if tk is None else _jvp_of_k(tk, x, i, j),
-            None if tb is None else _jvp_of_b(tb, n, i, j),
-        )[0]
-    o, _, p, q = tk.shape
-    n, _, h, w = tx.shape
-    # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
-    ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    # ty[n, o, i, j] = sum(tk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q)) + sum(k[o, c, p, q] *
-    #     ddx_reached[n, c, i + p, j + q], over=(c, p, q)) + tb[o]
-    ty = (
-        convolve(
+    parts = []
+    if tx is not None:
+        o, _, p, q = k.shape
+        n, _, h, w = tx.shape
+        # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
+        ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
+        # ty[n, o, i, j] = sum(k[o, c, p, q] * ddx_reached[n, c, i + p, j + q], over=(c, p, q))
+        ty = convolve(
+            torch.nn.grad.conv2d_weight,
+            ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
+            (o, n, i, j),
+            k.transpose(0, 1),
+        ).transpose(0, 1)
+        parts.append((ty,))
+    if tk is not None:
+        o, _, p, q = tk.shape
+        n = x.shape[0]
+        # ty[n, o, i, j] = sum(tk[o, c, p, q] * x[n, c, i + p, j + q], over=(c, p, q))
+        ty = convolve(
             torch.nn.grad.conv2d_weight,
             x[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
             (o, n, i, j),
             tk.transpose(0, 1),
-        )
-        .transpose(0, 1)
-        .add_(
-            convolve(
-                torch.nn.grad.conv2d_weight,
-                ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1),
-                (o, n, i, j),
-                k.transpose(0, 1),
-            ).transpose(0, 1)
-        )
-        .add_(tb[:, None, None])
-    )
-    return ty
+        ).transpose(0, 1)
+        parts.append((ty,))
+    if tb is not None:
+        o = tb.shape[0]
+        ty = tb[:, None, None].expand(n, o, i, j)  # ty[n, o, i, j] = tb[o]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -4,16 +4,17 @@ r"""cross_entropy_label_smoothing differentiated further: the double backward, a
 Double backward
     grad_z[n, c] = ds[n] * exp_z_minus_m[n, c] * (ddz[n, c] - sum(ddz[n, c'] * exp_z_minus_m[n, c'], over=c') /
         s[n])
-    ddloss[] = smoothing * sum(ddz[n', c'] * where(y[n'] == c', 1 / size(n), 0), over=(c', n')) + sum(sum(ddz[n',
-        c'] * exp_z_minus_m[n', c'], over=c') / s[n'], over=n') / size(n) - smoothing * sum(ddz[n', c'], over=(c',
-        n')) / (size(c) * size(n)) - sum(ddz[n', c'] * where(y[n'] == c', 1 / size(n), 0), over=(c', n'))
+    ddloss[] = (smoothing * sum(ddz[n', y[n']], over=n') + sum(sum(ddz[n', c'] * exp_z_minus_m[n', c'], over=c') /
+        s[n'], over=n') - smoothing * sum(ddz[n', c'], over=(c', n')) / size(c) - sum(ddz[n', y[n']], over=n')) /
+        size(n)
 
 Tangents
-    sum_ddz_y[()] = sum(1 / size(n) * tz[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
+    mean_ddz_y[()] = mean(tz[n, y[n]], over=n)
     sum_ddz_exp_z_minus_m[n] = sum(tz[n, c] * exp_z_minus_m[n, c], over=c)
     mean_ddz_exp_z_minus_m_s[()] = mean(sum_ddz_exp_z_minus_m[n] / s[n], over=n)
     mean_ddz[()] = mean(tz[n, c], over=(c, n))
-    tloss[()] = smoothing * sum_ddz_y[()] + mean_ddz_exp_z_minus_m_s[()] - smoothing * mean_ddz[()] - sum_ddz_y[()]
+    tloss[()] = smoothing * mean_ddz_y[()] + mean_ddz_exp_z_minus_m_s[()] - smoothing * mean_ddz[()] -
+        mean_ddz_y[()]
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._functions import ratio_of
 from .._support import in_float32
 from ..cross_entropy_label_smoothing import (
     cross_entropy_label_smoothing_backward as _backward,
@@ -65,7 +65,7 @@ def cross_entropy_label_smoothing_double_backward(
         return None, None
     need_ddloss, need_grad_z = needs or (True,) * 2
     ddloss = grad_z = None
-    n, c = ddz.shape
+    n = ddz.shape[0]
     if need_grad_z:
         ds = dloss / n / s  # ds[n] = dloss[()] / size(n) / s[n]
     # sum_ddz_exp_z_minus_m[n] = sum(ddz[n, c] * exp_z_minus_m[n, c], over=c)
@@ -75,16 +75,13 @@ def cross_entropy_label_smoothing_double_backward(
         # grad_z[n, c] = ds[n] * exp_z_minus_m[n, c] * (ddz[n, c] - sum_ddz_exp_z_minus_m_s[n])
         grad_z = (ddz - sum_ddz_exp_z_minus_m_s).mul_(exp_z_minus_m).mul_(ds)
     if need_ddloss:
-        # sum_ddz_y[()] = sum(1 / size(n) * ddz[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddz_y = (
-            ddz.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddz.gather(1, y.unsqueeze(1))).sum()
-        )
+        mean_ddz_y = ddz.gather(1, y.unsqueeze(1)).mean()  # mean_ddz_y[()] = mean(ddz[n, y[n]], over=n)
         # mean_ddz_exp_z_minus_m_s[()] = mean(sum_ddz_exp_z_minus_m_s[n], over=n)
         mean_ddz_exp_z_minus_m_s = sum_ddz_exp_z_minus_m_s.mean()
         mean_ddz = ddz.mean()  # mean_ddz[()] = mean(ddz[n, c], over=(c, n))
-        # ddloss[()] = smoothing * sum_ddz_y[()] + mean_ddz_exp_z_minus_m_s[()] - smoothing * mean_ddz[()] -
-        #     sum_ddz_y[()]
-        ddloss = torch.sub(smoothing * sum_ddz_y + mean_ddz_exp_z_minus_m_s, mean_ddz, alpha=smoothing) - sum_ddz_y
+        # ddloss[()] = smoothing * mean_ddz_y[()] + mean_ddz_exp_z_minus_m_s[()] - smoothing * mean_ddz[()] -
+        #     mean_ddz_y[()]
+        ddloss = torch.sub(smoothing * mean_ddz_y + mean_ddz_exp_z_minus_m_s, mean_ddz, alpha=smoothing) - mean_ddz_y
     if not ddz.numel():  # the statistics of nothing are nan, and its gradients 0
         if need_ddloss:
             ddloss = torch.zeros_like(ddloss)
@@ -98,16 +95,14 @@ def cross_entropy_label_smoothing_jvp(
     """The tangents of loss, from those of the inputs; None where none is given."""
     if tz is None:
         return None
-    n, c = tz.shape
-    # sum_ddz_y[()] = sum(1 / size(n) * tz[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-    sum_ddz_y = tz.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * tz.gather(1, y.unsqueeze(1))).sum()
+    mean_ddz_y = tz.gather(1, y.unsqueeze(1)).mean()  # mean_ddz_y[()] = mean(tz[n, y[n]], over=n)
     # sum_ddz_exp_z_minus_m[n] = sum(tz[n, c] * exp_z_minus_m[n, c], over=c)
     sum_ddz_exp_z_minus_m = (tz * exp_z_minus_m).sum(1)
     # mean_ddz_exp_z_minus_m_s[()] = mean(sum_ddz_exp_z_minus_m[n] / s[n], over=n)
     mean_ddz_exp_z_minus_m_s = (sum_ddz_exp_z_minus_m / s.squeeze(1)).mean()
     mean_ddz = tz.mean()  # mean_ddz[()] = mean(tz[n, c], over=(c, n))
-    # tloss[()] = smoothing * sum_ddz_y[()] + mean_ddz_exp_z_minus_m_s[()] - smoothing * mean_ddz[()] - sum_ddz_y[()]
-    tloss = torch.sub(smoothing * sum_ddz_y + mean_ddz_exp_z_minus_m_s, mean_ddz, alpha=smoothing) - sum_ddz_y
+    # tloss[()] = smoothing * mean_ddz_y[()] + mean_ddz_exp_z_minus_m_s[()] - smoothing * mean_ddz[()] - mean_ddz_y[()]
+    tloss = torch.sub(smoothing * mean_ddz_y + mean_ddz_exp_z_minus_m_s, mean_ddz, alpha=smoothing) - mean_ddz_y
     if not tz.numel():  # the statistics of nothing are nan, and its gradients 0
         tloss = torch.zeros_like(tloss)
     return tloss

@@ -44,63 +44,6 @@ def cross_entropy_probabilities_forward(z: Tensor, t: Tensor) -> tuple[Tensor, C
     return loss, CrossEntropyProbabilitiesSaved(*saved, z)
 
 
-def _double_backward_of_z(
-    ddz: Tensor, dloss: Tensor, t: Tensor, z: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddz alone."""
-    need_ddloss, need_grad_z, need_dt = needs or (True,) * 3
-    ddloss = grad_z = dt = None
-    n = ddz.shape[0]
-    m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
-    z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
-    z_minus_m_max = z_minus_m.amax(1, keepdim=True)  # z_minus_m_max[n] = amax(z_minus_m[n, c], over=c)
-    s_scaled_exp = z_minus_m.sub_(z_minus_m_max).exp_()  # s_scaled_exp[n, c] = exp(z_minus_m[n, c] - z_minus_m_max[n])
-    s_scaled = s_scaled_exp.sum(1, keepdim=True)  # s_scaled[n] = sum(s_scaled_exp[n, c], over=c)
-    if need_ddloss or need_grad_z:
-        sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-    if need_ddloss:
-        # dz_inner[n, c] = sum_t[n] / s_scaled[n] * s_scaled_exp[n, c] - t[n, c]
-        dz_inner = (sum_t / s_scaled * s_scaled_exp).sub_(t)
-    if need_grad_z or need_dt:
-        # sum_ddz_s_scaled_exp[n] = sum(ddz[n, c] * s_scaled_exp[n, c], over=c)
-        sum_ddz_s_scaled_exp = (ddz * s_scaled_exp).sum(1, keepdim=True)
-        # shared[n, c] = ddz[n, c] - sum_ddz_s_scaled_exp[n] / s_scaled[n]
-        shared = ddz - sum_ddz_s_scaled_exp / s_scaled
-    if need_grad_z:
-        # grad_z[n, c] = dloss[()] / size(n) * sum_t[n] / s_scaled[n] * s_scaled_exp[n, c] * shared[n, c]
-        grad_z = s_scaled_exp.mul_(shared).mul_(dloss * sum_t / n / s_scaled)
-    if need_dt:
-        dt = shared.mul_(-dloss / n)  # dt[n, c] = (-dloss[()] / size(n)) * shared[n, c]
-    if need_ddloss:
-        # sum_ddz_dz_inner[()] = sum(ddz[n, c] * dz_inner[n, c], over=(c, n))
-        sum_ddz_dz_inner = dz_inner.mul_(ddz).sum()
-        ddloss = sum_ddz_dz_inner / n  # ddloss[()] = sum_ddz_dz_inner[()] / size(n)
-    if not ddz.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_z, dt
-
-
-def _double_backward_of_t(
-    ddt: Tensor, dloss: Tensor, logp: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddt alone."""
-    need_ddloss, need_dz, _ = needs or (True,) * 3
-    ddloss = dz = None
-    n = ddt.shape[0]
-    if need_dz:
-        sum_ddt = ddt.sum(1, keepdim=True)  # sum_ddt[n] = sum(ddt[n, c], over=c)
-        # dz[n, c] = dloss[()] / size(n) * (sum_ddt[n] * exp(logp[n, c]) - ddt[n, c])
-        dz = torch.exp(logp).mul_(sum_ddt).sub_(ddt).mul_(dloss / n)
-    if need_ddloss:
-        sum_ddt_logp = (ddt * logp).sum()  # sum_ddt_logp[()] = sum(ddt[n, c] * logp[n, c], over=(c, n))
-        ddloss = -sum_ddt_logp / n  # ddloss[()] = -sum_ddt_logp[()] / size(n)
-    if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, dz, None
-
-
 @in_float32
 def cross_entropy_probabilities_double_backward(
     ddz: Tensor | None,
@@ -113,63 +56,87 @@ def cross_entropy_probabilities_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dloss, z and t, from those of the gradients; None for what is 0, or not needed."""
-    if ddz is None or ddt is None:
-        return added(
-            3,
-            None if ddz is None else _double_backward_of_z(ddz, dloss, t, z, needs=needs),
-            None if ddt is None else _double_backward_of_t(ddt, dloss, logp, needs=needs),
-        )
-    need_ddloss, need_grad_z, need_grad_t = needs or (True,) * 3
-    ddloss = grad_z = grad_t = None
-    n = ddz.shape[0]
-    if need_ddloss or need_grad_z:
-        sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-    if need_ddloss:
-        dz_inner = torch.exp(logp).mul_(sum_t).sub_(t)  # dz_inner[n, c] = sum_t[n] * exp(logp[n, c]) - t[n, c]
-    if need_grad_z:
-        sum_ddt = ddt.sum(1, keepdim=True)  # sum_ddt[n] = sum(ddt[n, c], over=c)
-    if need_grad_z or need_grad_t:
-        exp_logp = torch.exp(logp)  # exp_logp[n, c] = exp(logp[n, c])
-        # sum_ddz_exp_logp[n] = sum(exp_logp[n, c] * ddz[n, c], over=c)
-        sum_ddz_exp_logp = (exp_logp * ddz).sum(1, keepdim=True)
-        ddz_sum_ddz_exp_logp = ddz - sum_ddz_exp_logp  # ddz_sum_ddz_exp_logp[n, c] = ddz[n, c] - sum_ddz_exp_logp[n]
-    if need_grad_z:
-        # grad_z[n, c] = dloss[()] / size(n) * (exp_logp[n, c] * (sum_ddt[n] + sum_t[n] * ddz_sum_ddz_exp_logp[n, c]) -
-        #     ddt[n, c])
-        grad_z = exp_logp.mul_((sum_t * ddz_sum_ddz_exp_logp).add_(sum_ddt)).sub_(ddt).mul_(dloss / n)
-    if need_grad_t:
-        # grad_t[n, c] = (-dloss[()] / size(n)) * ddz_sum_ddz_exp_logp[n, c]
-        grad_t = ddz_sum_ddz_exp_logp.mul_(-dloss / n)
-    if need_ddloss:
-        # sum_ddt_ddz_dz_inner[()] = sum(ddz[n, c] * dz_inner[n, c] - ddt[n, c] * logp[n, c], over=(c, n))
-        sum_ddt_ddz_dz_inner = dz_inner.mul_(ddz).addcmul_(ddt, logp, value=-1).sum()
-        ddloss = sum_ddt_ddz_dz_inner / n  # ddloss[()] = sum_ddt_ddz_dz_inner[()] / size(n)
-    if not (ddz.numel() or ddt.numel()):  # the statistics of nothing are nan, and its gradients 0
+    if ddz is not None and ddt is not None:
+        need_ddloss, need_grad_z, need_grad_t = needs or (True,) * 3
+        ddloss = grad_z = grad_t = None
+        n = ddz.shape[0]
+        if need_ddloss or need_grad_z:
+            sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
         if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_z, grad_t
-
-
-def _jvp_of_z(tz: Tensor, logp: Tensor, t: Tensor) -> tuple[Tensor | None]:
-    """The same from tz alone."""
-    n = tz.shape[0]
-    sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-    dz_inner = torch.exp(logp).mul_(sum_t).sub_(t)  # dz_inner[n, c] = sum_t[n] * exp(logp[n, c]) - t[n, c]
-    sum_ddz_dz_inner = dz_inner.mul_(tz).sum()  # sum_ddz_dz_inner[()] = sum(tz[n, c] * dz_inner[n, c], over=(c, n))
-    tloss = sum_ddz_dz_inner / n  # tloss[()] = sum_ddz_dz_inner[()] / size(n)
-    if not tz.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
-
-
-def _jvp_of_t(tt: Tensor, logp: Tensor) -> tuple[Tensor | None]:
-    """The same from tt alone."""
-    n = tt.shape[0]
-    sum_ddt_logp = (tt * logp).sum()  # sum_ddt_logp[()] = sum(tt[n, c] * logp[n, c], over=(c, n))
-    tloss = -sum_ddt_logp / n  # tloss[()] = -sum_ddt_logp[()] / size(n)
-    if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
+            dz_inner = torch.exp(logp).mul_(sum_t).sub_(t)  # dz_inner[n, c] = sum_t[n] * exp(logp[n, c]) - t[n, c]
+        if need_grad_z:
+            sum_ddt = ddt.sum(1, keepdim=True)  # sum_ddt[n] = sum(ddt[n, c], over=c)
+        if need_grad_z or need_grad_t:
+            exp_logp = torch.exp(logp)  # exp_logp[n, c] = exp(logp[n, c])
+            # sum_ddz_exp_logp[n] = sum(exp_logp[n, c] * ddz[n, c], over=c)
+            sum_ddz_exp_logp = (exp_logp * ddz).sum(1, keepdim=True)
+            # ddz_sum_ddz_exp_logp[n, c] = ddz[n, c] - sum_ddz_exp_logp[n]
+            ddz_sum_ddz_exp_logp = ddz - sum_ddz_exp_logp
+        if need_grad_z:
+            # grad_z[n, c] = dloss[()] / size(n) * (exp_logp[n, c] * (sum_ddt[n] + sum_t[n] *
+            #     ddz_sum_ddz_exp_logp[n, c]) - ddt[n, c])
+            grad_z = exp_logp.mul_((sum_t * ddz_sum_ddz_exp_logp).add_(sum_ddt)).sub_(ddt).mul_(dloss / n)
+        if need_grad_t:
+            # grad_t[n, c] = (-dloss[()] / size(n)) * ddz_sum_ddz_exp_logp[n, c]
+            grad_t = ddz_sum_ddz_exp_logp.mul_(-dloss / n)
+        if need_ddloss:
+            # sum_ddt_ddz_dz_inner[()] = sum(ddz[n, c] * dz_inner[n, c] - ddt[n, c] * logp[n, c], over=(c, n))
+            sum_ddt_ddz_dz_inner = dz_inner.mul_(ddz).addcmul_(ddt, logp, value=-1).sum()
+            ddloss = sum_ddt_ddz_dz_inner / n  # ddloss[()] = sum_ddt_ddz_dz_inner[()] / size(n)
+        if not (ddz.numel() or ddt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        return ddloss, grad_z, grad_t
+    parts = []
+    if ddz is not None:
+        need_ddloss, need_grad_z, need_dt = needs or (True,) * 3
+        ddloss = grad_z = dt = None
+        n = ddz.shape[0]
+        m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
+        z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
+        z_minus_m_max = z_minus_m.amax(1, keepdim=True)  # z_minus_m_max[n] = amax(z_minus_m[n, c], over=c)
+        # s_scaled_exp[n, c] = exp(z_minus_m[n, c] - z_minus_m_max[n])
+        s_scaled_exp = z_minus_m.sub_(z_minus_m_max).exp_()
+        s_scaled = s_scaled_exp.sum(1, keepdim=True)  # s_scaled[n] = sum(s_scaled_exp[n, c], over=c)
+        if need_ddloss or need_grad_z:
+            sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
+        if need_ddloss:
+            # dz_inner[n, c] = sum_t[n] / s_scaled[n] * s_scaled_exp[n, c] - t[n, c]
+            dz_inner = (sum_t / s_scaled * s_scaled_exp).sub_(t)
+        if need_grad_z or need_dt:
+            # sum_ddz_s_scaled_exp[n] = sum(ddz[n, c] * s_scaled_exp[n, c], over=c)
+            sum_ddz_s_scaled_exp = (ddz * s_scaled_exp).sum(1, keepdim=True)
+            # shared[n, c] = ddz[n, c] - sum_ddz_s_scaled_exp[n] / s_scaled[n]
+            shared = ddz - sum_ddz_s_scaled_exp / s_scaled
+        if need_grad_z:
+            # grad_z[n, c] = dloss[()] / size(n) * sum_t[n] / s_scaled[n] * s_scaled_exp[n, c] * shared[n, c]
+            grad_z = s_scaled_exp.mul_(shared).mul_(dloss * sum_t / n / s_scaled)
+        if need_dt:
+            dt = shared.mul_(-dloss / n)  # dt[n, c] = (-dloss[()] / size(n)) * shared[n, c]
+        if need_ddloss:
+            # sum_ddz_dz_inner[()] = sum(ddz[n, c] * dz_inner[n, c], over=(c, n))
+            sum_ddz_dz_inner = dz_inner.mul_(ddz).sum()
+            ddloss = sum_ddz_dz_inner / n  # ddloss[()] = sum_ddz_dz_inner[()] / size(n)
+        if not ddz.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, grad_z, dt))
+    if ddt is not None:
+        need_ddloss, need_dz, _ = needs or (True,) * 3
+        ddloss = dz = None
+        n = ddt.shape[0]
+        if need_dz:
+            sum_ddt = ddt.sum(1, keepdim=True)  # sum_ddt[n] = sum(ddt[n, c], over=c)
+            # dz[n, c] = dloss[()] / size(n) * (sum_ddt[n] * exp(logp[n, c]) - ddt[n, c])
+            dz = torch.exp(logp).mul_(sum_ddt).sub_(ddt).mul_(dloss / n)
+        if need_ddloss:
+            sum_ddt_logp = (ddt * logp).sum()  # sum_ddt_logp[()] = sum(ddt[n, c] * logp[n, c], over=(c, n))
+            ddloss = -sum_ddt_logp / n  # ddloss[()] = -sum_ddt_logp[()] / size(n)
+        if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, dz, None))
+    return added(3, *parts)
 
 
 @in_float32
@@ -177,21 +144,34 @@ def cross_entropy_probabilities_jvp(
     tz: Tensor | None, tt: Tensor | None, logp: Tensor, t: Tensor, z: Tensor
 ) -> Tensor | None:
     """The tangents of loss, from those of the inputs; None where none is given."""
-    if tz is None or tt is None:
-        return added(
-            1,
-            None if tz is None else _jvp_of_z(tz, logp, t),
-            None if tt is None else _jvp_of_t(tt, logp),
-        )[0]
-    n = tz.shape[0]
-    sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-    dz_inner = torch.exp(logp).mul_(sum_t).sub_(t)  # dz_inner[n, c] = sum_t[n] * exp(logp[n, c]) - t[n, c]
-    # sum_ddt_ddz_dz_inner[()] = sum(tz[n, c] * dz_inner[n, c] - tt[n, c] * logp[n, c], over=(c, n))
-    sum_ddt_ddz_dz_inner = dz_inner.mul_(tz).addcmul_(tt, logp, value=-1).sum()
-    tloss = sum_ddt_ddz_dz_inner / n  # tloss[()] = sum_ddt_ddz_dz_inner[()] / size(n)
-    if not (tz.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return tloss
+    if tz is not None and tt is not None:
+        n = tz.shape[0]
+        sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
+        dz_inner = torch.exp(logp).mul_(sum_t).sub_(t)  # dz_inner[n, c] = sum_t[n] * exp(logp[n, c]) - t[n, c]
+        # sum_ddt_ddz_dz_inner[()] = sum(tz[n, c] * dz_inner[n, c] - tt[n, c] * logp[n, c], over=(c, n))
+        sum_ddt_ddz_dz_inner = dz_inner.mul_(tz).addcmul_(tt, logp, value=-1).sum()
+        tloss = sum_ddt_ddz_dz_inner / n  # tloss[()] = sum_ddt_ddz_dz_inner[()] / size(n)
+        if not (tz.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        return tloss
+    parts = []
+    if tz is not None:
+        n = tz.shape[0]
+        sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
+        dz_inner = torch.exp(logp).mul_(sum_t).sub_(t)  # dz_inner[n, c] = sum_t[n] * exp(logp[n, c]) - t[n, c]
+        sum_ddz_dz_inner = dz_inner.mul_(tz).sum()  # sum_ddz_dz_inner[()] = sum(tz[n, c] * dz_inner[n, c], over=(c, n))
+        tloss = sum_ddz_dz_inner / n  # tloss[()] = sum_ddz_dz_inner[()] / size(n)
+        if not tz.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    if tt is not None:
+        n = tt.shape[0]
+        sum_ddt_logp = (tt * logp).sum()  # sum_ddt_logp[()] = sum(tt[n, c] * logp[n, c], over=(c, n))
+        tloss = -sum_ddt_logp / n  # tloss[()] = -sum_ddt_logp[()] / size(n)
+        if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -4,15 +4,14 @@ r"""cross_entropy_weighted differentiated further: the double backward, and the 
 Double backward
     grad_z[n, c] = dloss_weight_sum_weight[n] * shares[n, c] * (ddz[n, c] - sum(ddz[n, c'] * shares[n, c'],
         over=c'))
-    ddloss_weight_sum_weight[n] = sum(ddz[n, c'] * shares[n, c'], over=c') - sum(ddz[n, c'] * where(y[n] == c', 1,
-        0), over=c')
-    ddloss[] = sum(ddloss_weight_sum_weight[n'] * weight[n'], over=n') / weight_sum[]
+    ddloss[] = (sum(weight[n'] * sum(ddz[n', c'] * shares[n', c'], over=c'), over=n') - sum(weight[n'] * ddz[n',
+        y[n']], over=n')) / weight_sum[]
 
 Tangents
     shares[n, c] = exp_z_minus_m[n, c] / s[n]
-    ddloss_weight_sum_weight[n] = sum(tz[n, c] * (shares[n, c] - where(eq(y[n], c), 1, 0)), over=c)
-    sum_ddloss_weight_sum_weight_weight[()] = sum(ddloss_weight_sum_weight[n] * weight[n], over=n)
-    tloss[()] = sum_ddloss_weight_sum_weight_weight[()] / weight_sum[()]
+    sum_ddz_shares[n] = sum(tz[n, c] * shares[n, c], over=c)
+    sum_ddz_weight_y[()] = sum(weight[n] * (sum_ddz_shares[n] - tz[n, y[n]]), over=n)
+    tloss[()] = sum_ddz_weight_y[()] / weight_sum[()]
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ def cross_entropy_weighted_double_backward(
         return None, None
     need_ddloss, need_grad_z = needs or (True,) * 2
     ddloss = grad_z = None
-    n, c = ddz.shape
     if need_grad_z:
         # dloss_weight_sum_weight[n] = dloss[()] / weight_sum[()] * weight[n]
         dloss_weight_sum_weight = dloss / weight_sum * weight
@@ -72,16 +70,9 @@ def cross_entropy_weighted_double_backward(
         # grad_z[n, c] = dloss_weight_sum_weight[n] * shares[n, c] * (ddz[n, c] - sum_ddz_shares[n])
         grad_z = shares.mul_(ddz - sum_ddz_shares).mul_(dloss_weight_sum_weight[:, None])
     if need_ddloss:
-        # sum_ddz_y[n] = sum(ddz[n, c] * where(eq(y[n], c), 1, 0), over=c)
-        sum_ddz_y = (
-            ddz.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ddz.gather(1, y.unsqueeze(1))).sum(1, keepdim=True)
-        )
-        # ddloss_weight_sum_weight[n] = sum_ddz_shares[n] - sum_ddz_y[n]
-        ddloss_weight_sum_weight = sum_ddz_shares - sum_ddz_y
-        # sum_ddloss_weight_sum_weight_weight[()] = sum(ddloss_weight_sum_weight[n] * weight[n], over=n)
-        sum_ddloss_weight_sum_weight_weight = (ddloss_weight_sum_weight.squeeze(1) * weight).sum()
-        # ddloss[()] = sum_ddloss_weight_sum_weight_weight[()] / weight_sum[()]
-        ddloss = sum_ddloss_weight_sum_weight_weight / weight_sum
+        # sum_ddz_weight_y[()] = sum(weight[n] * (sum_ddz_shares[n] - ddz[n, y[n]]), over=n)
+        sum_ddz_weight_y = (weight * (sum_ddz_shares.squeeze(1) - ddz.gather(1, y.unsqueeze(1)).squeeze(1))).sum()
+        ddloss = sum_ddz_weight_y / weight_sum  # ddloss[()] = sum_ddz_weight_y[()] / weight_sum[()]
     return ddloss, grad_z
 
 
@@ -93,12 +84,10 @@ def cross_entropy_weighted_jvp(
     if tz is None:
         return None
     shares = exp_z_minus_m / s[:, None]  # shares[n, c] = exp_z_minus_m[n, c] / s[n]
-    # ddloss_weight_sum_weight[n] = sum(tz[n, c] * (shares[n, c] - where(eq(y[n], c), 1, 0)), over=c)
-    ddloss_weight_sum_weight = shares.scatter_(1, y.unsqueeze(1), shares.gather(1, y.unsqueeze(1)) - 1).mul_(tz).sum(1)
-    # sum_ddloss_weight_sum_weight_weight[()] = sum(ddloss_weight_sum_weight[n] * weight[n], over=n)
-    sum_ddloss_weight_sum_weight_weight = (ddloss_weight_sum_weight * weight).sum()
-    # tloss[()] = sum_ddloss_weight_sum_weight_weight[()] / weight_sum[()]
-    tloss = sum_ddloss_weight_sum_weight_weight / weight_sum
+    sum_ddz_shares = shares.mul_(tz).sum(1)  # sum_ddz_shares[n] = sum(tz[n, c] * shares[n, c], over=c)
+    # sum_ddz_weight_y[()] = sum(weight[n] * (sum_ddz_shares[n] - tz[n, y[n]]), over=n)
+    sum_ddz_weight_y = (weight * (sum_ddz_shares - tz.gather(1, y.unsqueeze(1)).squeeze(1))).sum()
+    tloss = sum_ddz_weight_y / weight_sum  # tloss[()] = sum_ddz_weight_y[()] / weight_sum[()]
     return tloss
 
 

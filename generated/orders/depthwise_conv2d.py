@@ -50,68 +50,6 @@ def depthwise_conv2d_forward(x: Tensor, k: Tensor, b: Tensor) -> tuple[Tensor, D
     return y, DepthwiseConv2dSaved(*saved, j, i, n)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dk, _ = needs or (True,) * 4
-    ddy = dk = None
-    _, _, i, j = dy.shape
-    _, p, q = k.shape
-    _, c, h, w = ddx.shape
-    # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += ddx[n, c, h, w]
-    ddx_reached = functional.pad(ddx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    if need_dk:
-        # dk[c, p, q] = sum(dy[n, c, i, j] * ddx_reached[n, c, i + p, j + q], over=(i, j, n))
-        dk = convolve(
-            functional.conv2d,
-            ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1).flatten(0, 1),
-            dy.transpose(0, 1),
-            groups=c,
-        )
-    if need_ddy:
-        # ddy[n, c, i, j] = sum(k[c, p, q] * ddx_reached[n, c, i + p, j + q], over=(p, q))
-        ddy = functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
-    return ddy, None, dk, None
-
-
-def _double_backward_of_k(
-    ddk: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddk alone."""
-    need_ddy, need_dx, _, _ = needs or (True,) * 4
-    ddy = dx = None
-    n, _, i, j = dy.shape
-    c, p, q = ddk.shape
-    _, _, h, w = x.shape
-    if need_dx:
-        dx = ddk.new_zeros(n, c, h, w)
-        # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += ddk[c, p, q] * dy[n, c, i, j]
-        dx[:, :, : p + i - 1, : q + j - 1] = (
-            convolve(
-                torch.nn.grad.conv2d_input, (1, c * n, p + i - 1, q + j - 1), dy.transpose(0, 1), ddk[None], groups=c
-            )
-            .unflatten(1, (c, n))
-            .squeeze(0)
-            .transpose(0, 1)
-        )
-    if need_ddy:
-        # ddy[n, c, i, j] = sum(ddk[c, p, q] * x[n, c, i + p, j + q], over=(p, q))
-        ddy = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], ddk[:, None], groups=c)
-    return ddy, dx, None, None
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, _, _, _ = needs or (True,) * 4
-    n, _, i, j = dy.shape
-    c = ddb.shape[0]
-    ddy = ddb[:, None, None].expand(n, c, i, j)  # ddy[n, c, i, j] = ddb[c]
-    return ddy if need_ddy else None, None, None, None
-
-
 @in_float32
 def depthwise_conv2d_double_backward(
     ddx: Tensor | None,
@@ -127,75 +65,59 @@ def depthwise_conv2d_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, k and b, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddk is None or ddb is None:
-        return added(
-            4,
-            None if ddx is None else _double_backward_of_x(ddx, dy, k, needs=needs),
-            None if ddk is None else _double_backward_of_k(ddk, dy, x, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_k, _ = needs or (True,) * 4
-    ddy = grad_x = grad_k = None
-    n, c, h, w = ddx.shape
-    _, p, q = ddk.shape
-    _, _, i, j = dy.shape
-    if need_grad_x:
-        grad_x = ddx.new_zeros(n, c, h, w)
-        # grad_x[n, c, h, w] = zeros, at [n, c, i + p, j + q] += ddk[c, p, q] * dy[n, c, i, j]
-        grad_x[:, :, : p + i - 1, : q + j - 1] = (
-            convolve(
-                torch.nn.grad.conv2d_input, (1, c * n, p + i - 1, q + j - 1), dy.transpose(0, 1), ddk[None], groups=c
-            )
-            .unflatten(1, (c, n))
-            .squeeze(0)
-            .transpose(0, 1)
-        )
-    if need_ddy or need_grad_k:
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dk, _ = needs or (True,) * 4
+        ddy = dk = None
+        _, _, i, j = dy.shape
+        _, p, q = k.shape
+        _, c, h, w = ddx.shape
         # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += ddx[n, c, h, w]
         ddx_reached = functional.pad(ddx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    if need_grad_k:
-        # grad_k[c, p, q] = sum(dy[n, c, i, j] * ddx_reached[n, c, i + p, j + q], over=(i, j, n))
-        grad_k = convolve(
-            functional.conv2d,
-            ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1).flatten(0, 1),
-            dy.transpose(0, 1),
-            groups=c,
-        )
-    if need_ddy:
-        # sum_ddk_ddx_reached_k[n, c, i, j] = sum(ddk[c, p, q] * x[n, c, i + p, j + q], over=(p, q)) + sum(k[c, p, q] *
-        #     ddx_reached[n, c, i + p, j + q], over=(p, q))
-        sum_ddk_ddx_reached_k = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], ddk[:, None], groups=c).add_(
-            functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
-        )
-        # ddy[n, c, i, j] = sum_ddk_ddx_reached_k[n, c, i, j] + ddb[c]
-        ddy = sum_ddk_ddx_reached_k.add_(ddb[:, None, None])
-    return ddy, grad_x, grad_k, None
-
-
-def _jvp_of_x(tx: Tensor, k: Tensor, j: int, i: int) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    _, p, q = k.shape
-    _, c, h, w = tx.shape
-    # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
-    ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    # ty[n, c, i, j] = sum(k[c, p, q] * ddx_reached[n, c, i + p, j + q], over=(p, q))
-    ty = functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
-    return (ty,)
-
-
-def _jvp_of_k(tk: Tensor, x: Tensor, i: int, j: int) -> tuple[Tensor | None]:
-    """The same from tk alone."""
-    c, p, q = tk.shape
-    # ty[n, c, i, j] = sum(tk[c, p, q] * x[n, c, i + p, j + q], over=(p, q))
-    ty = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], tk[:, None], groups=c)
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, n: int, i: int, j: int) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    c = tb.shape[0]
-    ty = tb[:, None, None].expand(n, c, i, j)  # ty[n, c, i, j] = tb[c]
-    return (ty,)
+        if need_dk:
+            # dk[c, p, q] = sum(dy[n, c, i, j] * ddx_reached[n, c, i + p, j + q], over=(i, j, n))
+            dk = convolve(
+                functional.conv2d,
+                ddx_reached[:, :, : p + i - 1, : q + j - 1].transpose(0, 1).flatten(0, 1),
+                dy.transpose(0, 1),
+                groups=c,
+            )
+        if need_ddy:
+            # ddy[n, c, i, j] = sum(k[c, p, q] * ddx_reached[n, c, i + p, j + q], over=(p, q))
+            ddy = functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
+        parts.append((ddy, None, dk, None))
+    if ddk is not None:
+        need_ddy, need_dx, _, _ = needs or (True,) * 4
+        ddy = dx = None
+        n, _, i, j = dy.shape
+        c, p, q = ddk.shape
+        _, _, h, w = x.shape
+        if need_dx:
+            dx = ddk.new_zeros(n, c, h, w)
+            # dx[n, c, h, w] = zeros, at [n, c, i + p, j + q] += ddk[c, p, q] * dy[n, c, i, j]
+            dx[:, :, : p + i - 1, : q + j - 1] = (
+                convolve(
+                    torch.nn.grad.conv2d_input,
+                    (1, c * n, p + i - 1, q + j - 1),
+                    dy.transpose(0, 1),
+                    ddk[None],
+                    groups=c,
+                )
+                .unflatten(1, (c, n))
+                .squeeze(0)
+                .transpose(0, 1)
+            )
+        if need_ddy:
+            # ddy[n, c, i, j] = sum(ddk[c, p, q] * x[n, c, i + p, j + q], over=(p, q))
+            ddy = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], ddk[:, None], groups=c)
+        parts.append((ddy, dx, None, None))
+    if ddb is not None:
+        need_ddy, _, _, _ = needs or (True,) * 4
+        n, _, i, j = dy.shape
+        c = ddb.shape[0]
+        ddy = ddb[:, None, None].expand(n, c, i, j)  # ddy[n, c, i, j] = ddb[c]
+        parts.append((ddy if need_ddy else None, None, None, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -203,24 +125,25 @@ def depthwise_conv2d_jvp(
     tx: Tensor | None, tk: Tensor | None, tb: Tensor | None, x: Tensor, k: Tensor, j: int, i: int, n: int
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tk is None or tb is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, k, j, i),
-            None if tk is None else _jvp_of_k(tk, x, i, j),
-            None if tb is None else _jvp_of_b(tb, n, i, j),
-        )[0]
-    _, p, q = tk.shape
-    _, c, h, w = tx.shape
-    # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
-    ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
-    # sum_ddk_ddx_reached_k[n, c, i, j] = sum(tk[c, p, q] * x[n, c, i + p, j + q], over=(p, q)) + sum(k[c, p, q] *
-    #     ddx_reached[n, c, i + p, j + q], over=(p, q))
-    sum_ddk_ddx_reached_k = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], tk[:, None], groups=c).add_(
-        functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
-    )
-    ty = sum_ddk_ddx_reached_k.add_(tb[:, None, None])  # ty[n, c, i, j] = sum_ddk_ddx_reached_k[n, c, i, j] + tb[c]
-    return ty
+    parts = []
+    if tx is not None:
+        _, p, q = k.shape
+        _, c, h, w = tx.shape
+        # ddx_reached[n, c, h_of_dx, w_of_dx] = zeros, at [n, c, h, w] += tx[n, c, h, w]
+        ddx_reached = functional.pad(tx, (0, max(j + q - 1, w) - w, 0, max(h, i + p - 1) - h))
+        # ty[n, c, i, j] = sum(k[c, p, q] * ddx_reached[n, c, i + p, j + q], over=(p, q))
+        ty = functional.conv2d(ddx_reached[:, :, : i + p - 1, : j + q - 1], k[:, None], groups=c)
+        parts.append((ty,))
+    if tk is not None:
+        c, p, q = tk.shape
+        # ty[n, c, i, j] = sum(tk[c, p, q] * x[n, c, i + p, j + q], over=(p, q))
+        ty = functional.conv2d(x[:, :, : i + p - 1, : j + q - 1], tk[:, None], groups=c)
+        parts.append((ty,))
+    if tb is not None:
+        c = tb.shape[0]
+        ty = tb[:, None, None].expand(n, c, i, j)  # ty[n, c, i, j] = tb[c]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

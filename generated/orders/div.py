@@ -35,87 +35,66 @@ def div_forward(x: Tensor, y: Tensor) -> tuple[Tensor, DivSaved]:
     return z, DivSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dz: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddz, _, need_dy = needs or (True,) * 3
-    dy = None
-    if need_dy:
-        dx = dz / y  # dx[...] = dz[...] / y[...]
-    ddz = ddx / y  # ddz[...] = ddx[...] / y[...]
-    if need_dy:
-        dy = dx.mul_(ddz).neg_()  # dy[...] = -ddz[...] * dx[...]
-    return ddz if need_ddz else None, None, dy
-
-
-def _double_backward_of_y(
-    ddy: Tensor, dz: Tensor, z: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddy alone."""
-    need_ddz, need_grad_x, need_grad_y = needs or (True,) * 3
-    ddz = grad_x = grad_y = None
-    if need_grad_x or need_grad_y:
-        dx = dz / y  # dx[...] = dz[...] / y[...]
-    if need_grad_x:
-        grad_x = (dx / y).mul_(ddy).neg_()  # grad_x[...] = -ddy[...] * (dx[...] / y[...])
-    if need_ddz or need_grad_y:
-        ddy_z_over_y = (z / y).mul_(ddy)  # ddy_z_over_y[...] = ddy[...] * (z[...] / y[...])
-    if need_grad_y:
-        grad_y = dx.mul_(ddy_z_over_y).mul_(2)  # grad_y[...] = 2 * ddy_z_over_y[...] * dx[...]
-    if need_ddz:
-        ddz = ddy_z_over_y.neg_()  # ddz[...] = -ddy_z_over_y[...]
-    return ddz, grad_x, grad_y
-
-
 @in_float32
 def div_double_backward(
     ddx: Tensor | None, ddy: Tensor | None, dz: Tensor, z: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dz, x and y, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddy is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dz, y, needs=needs),
-            None if ddy is None else _double_backward_of_y(ddy, dz, z, y, needs=needs),
-        )
-    need_ddz, need_grad_x, need_grad_y = needs or (True,) * 3
-    grad_x = grad_y = None
-    if need_grad_x or need_grad_y:
-        dx = dz / y  # dx[...] = dz[...] / y[...]
-        ddy_over_y = ddy / y  # ddy_over_y[...] = ddy[...] / y[...]
-    if need_grad_x:
-        grad_x = -ddy_over_y * dx  # grad_x[...] = -ddy_over_y[...] * dx[...]
-    if need_ddz or need_grad_y:
-        ddz = torch.addcmul(ddx, ddy, z, value=-1).div_(y)  # ddz[...] = (ddx[...] - ddy[...] * z[...]) / y[...]
-    if need_grad_y:
-        grad_y = dx.mul_(ddy_over_y.mul_(z).sub_(ddz))  # grad_y[...] = dx[...] * (ddy_over_y[...] * z[...] - ddz[...])
-    return ddz if need_ddz else None, grad_x, grad_y
-
-
-def _jvp_of_x(tx: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    tz = tx / y  # tz[...] = tx[...] / y[...]
-    return (tz,)
-
-
-def _jvp_of_y(ty: Tensor, z: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from ty alone."""
-    tz = (ty * z).div_(y).neg_()  # tz[...] = -ty[...] * z[...] / y[...]
-    return (tz,)
+    if ddx is not None and ddy is not None:
+        need_ddz, need_grad_x, need_grad_y = needs or (True,) * 3
+        grad_x = grad_y = None
+        if need_grad_x or need_grad_y:
+            dx = dz / y  # dx[...] = dz[...] / y[...]
+            ddy_over_y = ddy / y  # ddy_over_y[...] = ddy[...] / y[...]
+        if need_grad_x:
+            grad_x = -ddy_over_y * dx  # grad_x[...] = -ddy_over_y[...] * dx[...]
+        if need_ddz or need_grad_y:
+            ddz = torch.addcmul(ddx, ddy, z, value=-1).div_(y)  # ddz[...] = (ddx[...] - ddy[...] * z[...]) / y[...]
+        if need_grad_y:
+            # grad_y[...] = dx[...] * (ddy_over_y[...] * z[...] - ddz[...])
+            grad_y = dx.mul_(ddy_over_y.mul_(z).sub_(ddz))
+        return ddz if need_ddz else None, grad_x, grad_y
+    parts = []
+    if ddx is not None:
+        need_ddz, _, need_dy = needs or (True,) * 3
+        dy = None
+        if need_dy:
+            dx = dz / y  # dx[...] = dz[...] / y[...]
+        ddz = ddx / y  # ddz[...] = ddx[...] / y[...]
+        if need_dy:
+            dy = dx.mul_(ddz).neg_()  # dy[...] = -ddz[...] * dx[...]
+        parts.append((ddz if need_ddz else None, None, dy))
+    if ddy is not None:
+        need_ddz, need_grad_x, need_grad_y = needs or (True,) * 3
+        ddz = grad_x = grad_y = None
+        if need_grad_x or need_grad_y:
+            dx = dz / y  # dx[...] = dz[...] / y[...]
+        if need_grad_x:
+            grad_x = (dx / y).mul_(ddy).neg_()  # grad_x[...] = -ddy[...] * (dx[...] / y[...])
+        if need_ddz or need_grad_y:
+            ddy_z_over_y = (z / y).mul_(ddy)  # ddy_z_over_y[...] = ddy[...] * (z[...] / y[...])
+        if need_grad_y:
+            grad_y = dx.mul_(ddy_z_over_y).mul_(2)  # grad_y[...] = 2 * ddy_z_over_y[...] * dx[...]
+        if need_ddz:
+            ddz = ddy_z_over_y.neg_()  # ddz[...] = -ddy_z_over_y[...]
+        parts.append((ddz, grad_x, grad_y))
+    return added(3, *parts)
 
 
 @in_float32
 def div_jvp(tx: Tensor | None, ty: Tensor | None, z: Tensor, y: Tensor) -> Tensor | None:
     """The tangents of z, from those of the inputs; None where none is given."""
-    if tx is None or ty is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, y),
-            None if ty is None else _jvp_of_y(ty, z, y),
-        )[0]
-    tz = torch.addcmul(tx, ty, z, value=-1).div_(y)  # tz[...] = (tx[...] - ty[...] * z[...]) / y[...]
-    return tz
+    if tx is not None and ty is not None:
+        tz = torch.addcmul(tx, ty, z, value=-1).div_(y)  # tz[...] = (tx[...] - ty[...] * z[...]) / y[...]
+        return tz
+    parts = []
+    if tx is not None:
+        tz = tx / y  # tz[...] = tx[...] / y[...]
+        parts.append((tz,))
+    if ty is not None:
+        tz = (ty * z).div_(y).neg_()  # tz[...] = -ty[...] * z[...] / y[...]
+        parts.append((tz,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

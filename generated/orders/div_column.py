@@ -36,96 +36,55 @@ def div_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, DivColumnSaved]:
     return y, DivColumnSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dc = needs or (True,) * 3
-    ddy = dc = None
-    if need_dc:
-        dx = dy / c[..., None]  # dx[..., d] = dy[..., d] / c[...]
-        sum_ddx_dx = dx.mul_(ddx).sum(-1)  # sum_ddx_dx[...] = sum(ddx[..., d] * dx[..., d], over=d)
-        dc = -sum_ddx_dx / c  # dc[...] = -sum_ddx_dx[...] / c[...]
-    if need_ddy:
-        ddy = ddx / c[..., None]  # ddy[..., d] = ddx[..., d] / c[...]
-    return ddy, None, dc
-
-
-def _double_backward_of_c(
-    ddc: Tensor, dy: Tensor, y: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddc alone."""
-    need_ddy, need_dx, need_grad_c = needs or (True,) * 3
-    ddy = dx = grad_c = None
-    if need_grad_c:
-        sum_dy_y = (dy * y).sum(-1)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-    ddc_over_c = ddc / c  # ddc_over_c[...] = ddc[...] / c[...]
-    if need_ddy or need_dx:
-        dsum_dy_y = -ddc_over_c  # dsum_dy_y[...] = -ddc_over_c[...]
-    if need_dx:
-        dx = (dsum_dy_y / c)[..., None] * dy  # dx[..., d] = dsum_dy_y[...] / c[...] * dy[..., d]
-    if need_grad_c:
-        grad_c = 2 * ddc_over_c * sum_dy_y / c  # grad_c[...] = 2 * ddc_over_c[...] * sum_dy_y[...] / c[...]
-    if need_ddy:
-        ddy = dsum_dy_y[..., None] * y  # ddy[..., d] = dsum_dy_y[...] * y[..., d]
-    return ddy, dx, grad_c
-
-
 @in_float32
 def div_column_double_backward(
     ddx: Tensor | None, ddc: Tensor | None, dy: Tensor, y: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and c, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddc is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dy, c, needs=needs),
-            None if ddc is None else _double_backward_of_c(ddc, dy, y, c, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_c = needs or (True,) * 3
-    ddy = grad_x = grad_c = None
-    if need_grad_x or need_grad_c:
-        dx = dy / c[..., None]  # dx[..., d] = dy[..., d] / c[...]
-    if need_grad_c:
-        sum_dy_y = (dy * y).sum(-1)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
-        dc = -sum_dy_y / c  # dc[...] = -sum_dy_y[...] / c[...]
-    if need_grad_x:
-        grad_x = (-ddc / c)[..., None] * dx  # grad_x[..., d] = -ddc[...] / c[...] * dx[..., d]
-    if need_grad_c:
-        sum_dx_y = (dx * y).sum(-1)  # sum_dx_y[...] = sum(dx[..., d] * y[..., d], over=d)
-        sum_ddx_dx = dx.mul_(ddx).sum(-1)  # sum_ddx_dx[...] = sum(ddx[..., d] * dx[..., d], over=d)
-        # grad_c[...] = (ddc[...] * (sum_dx_y[...] - dc[...]) - sum_ddx_dx[...]) / c[...]
-        grad_c = (ddc * (sum_dx_y - dc) - sum_ddx_dx) / c
-    if need_ddy:
-        # ddy[..., d] = (ddx[..., d] - ddc[...] * y[..., d]) / c[...]
-        ddy = torch.addcmul(ddx, ddc[..., None], y, value=-1).div_(c[..., None])
-    return ddy, grad_x, grad_c
-
-
-def _jvp_of_x(tx: Tensor, c: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    ty = tx / c[..., None]  # ty[..., d] = tx[..., d] / c[...]
-    return (ty,)
-
-
-def _jvp_of_c(tc: Tensor, y: Tensor, c: Tensor) -> tuple[Tensor | None]:
-    """The same from tc alone."""
-    ty = (-tc / c)[..., None] * y  # ty[..., d] = -tc[...] / c[...] * y[..., d]
-    return (ty,)
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dc = needs or (True,) * 3
+        ddy = dc = None
+        if need_dc:
+            dx = dy / c[..., None]  # dx[..., d] = dy[..., d] / c[...]
+            sum_ddx_dx = dx.mul_(ddx).sum(-1)  # sum_ddx_dx[...] = sum(ddx[..., d] * dx[..., d], over=d)
+            dc = -sum_ddx_dx / c  # dc[...] = -sum_ddx_dx[...] / c[...]
+        if need_ddy:
+            ddy = ddx / c[..., None]  # ddy[..., d] = ddx[..., d] / c[...]
+        parts.append((ddy, None, dc))
+    if ddc is not None:
+        need_ddy, need_dx, need_grad_c = needs or (True,) * 3
+        ddy = dx = grad_c = None
+        if need_grad_c:
+            sum_dy_y = (dy * y).sum(-1)  # sum_dy_y[...] = sum(dy[..., d] * y[..., d], over=d)
+        ddc_over_c = ddc / c  # ddc_over_c[...] = ddc[...] / c[...]
+        if need_ddy or need_dx:
+            dsum_dy_y = -ddc_over_c  # dsum_dy_y[...] = -ddc_over_c[...]
+        if need_dx:
+            dx = (dsum_dy_y / c)[..., None] * dy  # dx[..., d] = dsum_dy_y[...] / c[...] * dy[..., d]
+        if need_grad_c:
+            grad_c = 2 * ddc_over_c * sum_dy_y / c  # grad_c[...] = 2 * ddc_over_c[...] * sum_dy_y[...] / c[...]
+        if need_ddy:
+            ddy = dsum_dy_y[..., None] * y  # ddy[..., d] = dsum_dy_y[...] * y[..., d]
+        parts.append((ddy, dx, grad_c))
+    return added(3, *parts)
 
 
 @in_float32
 def div_column_jvp(tx: Tensor | None, tc: Tensor | None, y: Tensor, c: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tc is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, c),
-            None if tc is None else _jvp_of_c(tc, y, c),
-        )[0]
-    # ty[..., d] = (tx[..., d] - tc[...] * y[..., d]) / c[...]
-    ty = torch.addcmul(tx, tc[..., None], y, value=-1).div_(c[..., None])
-    return ty
+    if tx is not None and tc is not None:
+        # ty[..., d] = (tx[..., d] - tc[...] * y[..., d]) / c[...]
+        ty = torch.addcmul(tx, tc[..., None], y, value=-1).div_(c[..., None])
+        return ty
+    parts = []
+    if tx is not None:
+        ty = tx / c[..., None]  # ty[..., d] = tx[..., d] / c[...]
+        parts.append((ty,))
+    if tc is not None:
+        ty = (-tc / c)[..., None] * y  # ty[..., d] = -tc[...] / c[...] * y[..., d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

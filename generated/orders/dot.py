@@ -34,77 +34,55 @@ def dot_forward(a: Tensor, b: Tensor) -> tuple[Tensor, DotSaved]:
     return y, DotSaved(*saved)
 
 
-def _double_backward_of_a(
-    dda: Tensor, dy: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dda alone."""
-    need_ddy, _, need_db = needs or (True,) * 3
-    ddy = db = None
-    if need_db:
-        db = dy * dda  # db[i] = dy[()] * dda[i]
-    if need_ddy:
-        ddy = (b * dda).sum()  # ddy[()] = sum(b[i] * dda[i], over=i)
-    return ddy, None, db
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, need_da, _ = needs or (True,) * 3
-    ddy = da = None
-    if need_da:
-        da = dy * ddb  # da[i] = dy[()] * ddb[i]
-    if need_ddy:
-        ddy = (a * ddb).sum()  # ddy[()] = sum(a[i] * ddb[i], over=i)
-    return ddy, da, None
-
-
 @in_float32
 def dot_double_backward(
     dda: Tensor | None, ddb: Tensor | None, dy: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, a and b, from those of the gradients; None for what is 0, or not needed."""
-    if dda is None or ddb is None:
-        return added(
-            3,
-            None if dda is None else _double_backward_of_a(dda, dy, b, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, a, needs=needs),
-        )
-    need_ddy, need_grad_a, need_grad_b = needs or (True,) * 3
-    ddy = grad_a = grad_b = None
-    if need_grad_a:
-        grad_a = dy * ddb  # grad_a[i] = dy[()] * ddb[i]
-    if need_grad_b:
-        grad_b = dy * dda  # grad_b[i] = dy[()] * dda[i]
-    if need_ddy:
-        ddy = (a * ddb).addcmul_(b, dda).sum()  # ddy[()] = sum(a[i] * ddb[i] + b[i] * dda[i], over=i)
-    return ddy, grad_a, grad_b
-
-
-def _jvp_of_a(ta: Tensor, b: Tensor) -> tuple[Tensor | None]:
-    """The same from ta alone."""
-    ty = (b * ta).sum()  # ty[()] = sum(b[i] * ta[i], over=i)
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, a: Tensor) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    ty = (a * tb).sum()  # ty[()] = sum(a[i] * tb[i], over=i)
-    return (ty,)
+    if dda is not None and ddb is not None:
+        need_ddy, need_grad_a, need_grad_b = needs or (True,) * 3
+        ddy = grad_a = grad_b = None
+        if need_grad_a:
+            grad_a = dy * ddb  # grad_a[i] = dy[()] * ddb[i]
+        if need_grad_b:
+            grad_b = dy * dda  # grad_b[i] = dy[()] * dda[i]
+        if need_ddy:
+            ddy = (a * ddb).addcmul_(b, dda).sum()  # ddy[()] = sum(a[i] * ddb[i] + b[i] * dda[i], over=i)
+        return ddy, grad_a, grad_b
+    parts = []
+    if dda is not None:
+        need_ddy, _, need_db = needs or (True,) * 3
+        ddy = db = None
+        if need_db:
+            db = dy * dda  # db[i] = dy[()] * dda[i]
+        if need_ddy:
+            ddy = (b * dda).sum()  # ddy[()] = sum(b[i] * dda[i], over=i)
+        parts.append((ddy, None, db))
+    if ddb is not None:
+        need_ddy, need_da, _ = needs or (True,) * 3
+        ddy = da = None
+        if need_da:
+            da = dy * ddb  # da[i] = dy[()] * ddb[i]
+        if need_ddy:
+            ddy = (a * ddb).sum()  # ddy[()] = sum(a[i] * ddb[i], over=i)
+        parts.append((ddy, da, None))
+    return added(3, *parts)
 
 
 @in_float32
 def dot_jvp(ta: Tensor | None, tb: Tensor | None, a: Tensor, b: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if ta is None or tb is None:
-        return added(
-            1,
-            None if ta is None else _jvp_of_a(ta, b),
-            None if tb is None else _jvp_of_b(tb, a),
-        )[0]
-    ty = (a * tb).addcmul_(b, ta).sum()  # ty[()] = sum(a[i] * tb[i] + b[i] * ta[i], over=i)
-    return ty
+    if ta is not None and tb is not None:
+        ty = (a * tb).addcmul_(b, ta).sum()  # ty[()] = sum(a[i] * tb[i] + b[i] * ta[i], over=i)
+        return ty
+    parts = []
+    if ta is not None:
+        ty = (b * ta).sum()  # ty[()] = sum(b[i] * ta[i], over=i)
+        parts.append((ty,))
+    if tb is not None:
+        ty = (a * tb).sum()  # ty[()] = sum(a[i] * tb[i], over=i)
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

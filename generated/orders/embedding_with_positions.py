@@ -40,26 +40,6 @@ def embedding_with_positions_forward(C: Tensor, P: Tensor, ix: Tensor) -> tuple[
     return x, EmbeddingWithPositionsSaved(*saved, leading)
 
 
-def _double_backward_of_C(
-    ddC: Tensor, dx: Tensor, ix: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddC alone."""
-    need_ddx, _, _ = needs or (True,) * 3
-    ddx = functional.embedding(ix, ddC)  # ddx[..., t, e] = ddC[ix[..., t], e]
-    return ddx if need_ddx else None, None, None
-
-
-def _double_backward_of_P(
-    ddP: Tensor, dx: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddP alone."""
-    need_ddx, _, _ = needs or (True,) * 3
-    leading = dx.shape[:-2]
-    t, e = ddP.shape
-    ddx = ddP.expand(*leading, t, e)  # ddx[..., t, e] = ddP[t, e]
-    return ddx if need_ddx else None, None, None
-
-
 @in_float32
 def embedding_with_positions_double_backward(
     ddC: Tensor | None,
@@ -72,28 +52,18 @@ def embedding_with_positions_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dx, C and P, from those of the gradients; None for what is 0, or not needed."""
-    if ddC is None or ddP is None:
-        return added(
-            3,
-            None if ddC is None else _double_backward_of_C(ddC, dx, ix, needs=needs),
-            None if ddP is None else _double_backward_of_P(ddP, dx, needs=needs),
-        )
-    need_ddx, _, _ = needs or (True,) * 3
-    ddx = functional.embedding(ix, ddC) + ddP  # ddx[..., t, e] = ddC[ix[..., t], e] + ddP[t, e]
-    return ddx if need_ddx else None, None, None
-
-
-def _jvp_of_C(tC: Tensor, ix: Tensor) -> tuple[Tensor | None]:
-    """The same from tC alone."""
-    tx = functional.embedding(ix, tC)  # tx[..., t, e] = tC[ix[..., t], e]
-    return (tx,)
-
-
-def _jvp_of_P(tP: Tensor, leading: torch.Size) -> tuple[Tensor | None]:
-    """The same from tP alone."""
-    t, e = tP.shape
-    tx = tP.expand(*leading, t, e)  # tx[..., t, e] = tP[t, e]
-    return (tx,)
+    parts = []
+    if ddC is not None:
+        need_ddx, _, _ = needs or (True,) * 3
+        ddx = functional.embedding(ix, ddC)  # ddx[..., t, e] = ddC[ix[..., t], e]
+        parts.append((ddx if need_ddx else None, None, None))
+    if ddP is not None:
+        need_ddx, _, _ = needs or (True,) * 3
+        leading = dx.shape[:-2]
+        t, e = ddP.shape
+        ddx = ddP.expand(*leading, t, e)  # ddx[..., t, e] = ddP[t, e]
+        parts.append((ddx if need_ddx else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
@@ -101,14 +71,15 @@ def embedding_with_positions_jvp(
     tC: Tensor | None, tP: Tensor | None, ix: Tensor, v: int, leading: torch.Size
 ) -> Tensor | None:
     """The tangents of x, from those of the inputs; None where none is given."""
-    if tC is None or tP is None:
-        return added(
-            1,
-            None if tC is None else _jvp_of_C(tC, ix),
-            None if tP is None else _jvp_of_P(tP, leading),
-        )[0]
-    tx = functional.embedding(ix, tC) + tP  # tx[..., t, e] = tC[ix[..., t], e] + tP[t, e]
-    return tx
+    parts = []
+    if tC is not None:
+        tx = functional.embedding(ix, tC)  # tx[..., t, e] = tC[ix[..., t], e]
+        parts.append((tx,))
+    if tP is not None:
+        t, e = tP.shape
+        tx = tP.expand(*leading, t, e)  # tx[..., t, e] = tP[t, e]
+        parts.append((tx,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -60,164 +60,6 @@ def grouped_query_attention_forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Te
     return o, GroupedQueryAttentionSaved(*saved)
 
 
-def _double_backward_of_q(
-    ddq: Tensor,
-    do: Tensor,
-    p: Tensor,
-    o: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddq alone."""
-    need_ddo, need_grad_q, need_dk, need_dv = needs or (True,) * 4
-    ddo = grad_q = dk = dv = None
-    d = ddq.shape[-1]
-    if need_grad_q or need_dk:
-        # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
-        dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
-        # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)
-        # dp_minus_sum_do_o[..., g, h, i, j] = dp[..., g, h, i, j] - sum_do_o[..., g, h, i]
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)
-    if need_dk:
-        ds = dp_minus_sum_do_o * p  # ds[..., g, h, i, j] = dp_minus_sum_do_o[..., g, h, i, j] * p[..., g, h, i, j]
-    # dds[..., g, h, i, j] = sum(k[..., g, j, d] * ddq[..., g, h, i, d], over=d) / sqrt(size(d))
-    dds = torch.einsum("...ghid, ...gjd -> ...ghij", ddq, k).div_(math.sqrt(d))
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., g, h, i, j] = dds[..., g, h, i, j] * p[..., g, h, i, j]
-    # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_grad_q or need_dk or need_dv:
-        # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
-        grad_o = -sum_ddp_minus_sum_do_o * do
-    if need_grad_q or need_dk:
-        # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(v[..., g, j, e] *
-        #     grad_o[..., g, h, i, e], over=e)
-        grad_p = torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v).addcmul_(dds, dp_minus_sum_do_o)
-        # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_grad_q:
-        # grad_q[..., g, h, i, d] = sum(k[..., g, j, d] * grad_s[..., g, h, i, j], over=j) / sqrt(size(d))
-        grad_q = torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k).div_(math.sqrt(d))
-    if need_dk:
-        # dk[..., g, j, d] = (sum(ddq[..., g, h, i, d] * ds[..., g, h, i, j], over=(h, i)) + sum(grad_s[..., g, h, i, j]
-        #     * q[..., g, h, i, d], over=(h, i))) / sqrt(size(d))
-        dk = (
-            torch.einsum("...ghij, ...ghid -> ...gjd", ds, ddq)
-            .add_(torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q))
-            .div_(math.sqrt(d))
-        )
-    if need_dv:
-        # dv[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
-        #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
-        dv = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
-            torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
-        )
-    if need_ddo:
-        # ddo[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
-        #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
-        ddo = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
-            sum_ddp_minus_sum_do_o, o, value=-1
-        )
-    return ddo, grad_q, dk, dv
-
-
-def _double_backward_of_k(
-    ddk: Tensor,
-    do: Tensor,
-    p: Tensor,
-    o: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddk alone."""
-    need_ddo, need_dq, need_grad_k, need_dv = needs or (True,) * 4
-    ddo = dq = grad_k = dv = None
-    d = ddk.shape[-1]
-    if need_dq or need_grad_k:
-        # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
-        dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
-        # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)
-        # dp_minus_sum_do_o[..., g, h, i, j] = dp[..., g, h, i, j] - sum_do_o[..., g, h, i]
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)
-    if need_dq:
-        ds = dp_minus_sum_do_o * p  # ds[..., g, h, i, j] = dp_minus_sum_do_o[..., g, h, i, j] * p[..., g, h, i, j]
-    # dds[..., g, h, i, j] = sum(ddk[..., g, j, d] * q[..., g, h, i, d], over=d) / sqrt(size(d))
-    dds = torch.einsum("...ghid, ...gjd -> ...ghij", q, ddk).div_(math.sqrt(d))
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., g, h, i, j] = dds[..., g, h, i, j] * p[..., g, h, i, j]
-    # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_dq or need_grad_k or need_dv:
-        # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
-        grad_o = -sum_ddp_minus_sum_do_o * do
-    if need_dq or need_grad_k:
-        # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(v[..., g, j, e] *
-        #     grad_o[..., g, h, i, e], over=e)
-        grad_p = torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v).addcmul_(dds, dp_minus_sum_do_o)
-        # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_dq:
-        # dq[..., g, h, i, d] = (sum(ddk[..., g, j, d] * ds[..., g, h, i, j], over=j) + sum(k[..., g, j, d] *
-        #     grad_s[..., g, h, i, j], over=j)) / sqrt(size(d))
-        dq = (
-            torch.einsum("...ghij, ...gjd -> ...ghid", ds, ddk)
-            .add_(torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k))
-            .div_(math.sqrt(d))
-        )
-    if need_grad_k:
-        # grad_k[..., g, j, d] = sum(grad_s[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
-        grad_k = torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q).div_(math.sqrt(d))
-    if need_dv:
-        # dv[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
-        #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
-        dv = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
-            torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
-        )
-    if need_ddo:
-        # ddo[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
-        #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
-        ddo = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
-            sum_ddp_minus_sum_do_o, o, value=-1
-        )
-    return ddo, dq, grad_k, dv
-
-
-def _double_backward_of_v(
-    ddv: Tensor, do: Tensor, p: Tensor, q: Tensor, k: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddv alone."""
-    need_ddo, need_dq, need_dk, _ = needs or (True,) * 4
-    ddo = dq = dk = None
-    d = q.shape[-1]
-    if need_dq or need_dk:
-        # dp[..., g, h, i, j] = sum(ddv[..., g, j, e] * do[..., g, h, i, e], over=e)
-        dp = torch.einsum("...ghie, ...gje -> ...ghij", do, ddv)
-        # sum_dp_p[..., g, h, i] = sum(dp[..., g, h, i, j] * p[..., g, h, i, j], over=j)
-        sum_dp_p = (dp * p).sum(-1, keepdim=True)
-        # ds[..., g, h, i, j] = p[..., g, h, i, j] * (dp[..., g, h, i, j] - sum_dp_p[..., g, h, i])
-        ds = dp.sub_(sum_dp_p).mul_(p)
-    if need_dq:
-        # dq[..., g, h, i, d] = sum(k[..., g, j, d] * ds[..., g, h, i, j], over=j) / sqrt(size(d))
-        dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k).div_(math.sqrt(d))
-    if need_dk:
-        # dk[..., g, j, d] = sum(ds[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
-        dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q).div_(math.sqrt(d))
-    if need_ddo:
-        # ddo[..., g, h, i, e] = sum(ddv[..., g, j, e] * p[..., g, h, i, j], over=j)
-        ddo = torch.einsum("...ghij, ...gje -> ...ghie", p, ddv)
-    return ddo, dq, dk, None
-
-
 @in_float32
 def grouped_query_attention_double_backward(
     ddq: Tensor | None,
@@ -233,115 +75,205 @@ def grouped_query_attention_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of do, q, k and v, from those of the gradients; None for what is 0, or not needed."""
-    if ddq is None or ddk is None or ddv is None:
-        return added(
-            4,
-            None if ddq is None else _double_backward_of_q(ddq, do, p, o, q, k, v, needs=needs),
-            None if ddk is None else _double_backward_of_k(ddk, do, p, o, q, k, v, needs=needs),
-            None if ddv is None else _double_backward_of_v(ddv, do, p, q, k, needs=needs),
-        )
-    need_ddo, need_grad_q, need_grad_k, need_grad_v = needs or (True,) * 4
-    ddo = grad_q = grad_k = grad_v = None
-    d = ddq.shape[-1]
-    if need_grad_q or need_grad_k:
-        # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
-        dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
-        # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
-        sum_do_o = (do * o).sum(-1, keepdim=True)
-        # dp_minus_sum_do_o[..., g, h, i, j] = dp[..., g, h, i, j] - sum_do_o[..., g, h, i]
-        dp_minus_sum_do_o = dp.sub_(sum_do_o)
-        ds = dp_minus_sum_do_o * p  # ds[..., g, h, i, j] = dp_minus_sum_do_o[..., g, h, i, j] * p[..., g, h, i, j]
-    # dds[..., g, h, i, j] = (sum(ddk[..., g, j, d] * q[..., g, h, i, d], over=d) + sum(k[..., g, j, d] *
-    #     ddq[..., g, h, i, d], over=d)) / sqrt(size(d))
-    dds = (
-        torch.einsum("...ghid, ...gjd -> ...ghij", q, ddk)
-        .add_(torch.einsum("...ghid, ...gjd -> ...ghij", ddq, k))
-        .div_(math.sqrt(d))
-    )
-    ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., g, h, i, j] = dds[..., g, h, i, j] * p[..., g, h, i, j]
-    # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    if need_grad_q or need_grad_k or need_grad_v:
-        # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
-        grad_o = -sum_ddp_minus_sum_do_o * do
-    if need_grad_q or need_grad_k:
-        # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(ddv[..., g, j, e] *
-        #     do[..., g, h, i, e], over=e) + sum(v[..., g, j, e] * grad_o[..., g, h, i, e], over=e)
-        grad_p = (
-            torch.einsum("...ghie, ...gje -> ...ghij", do, ddv)
-            .addcmul_(dds, dp_minus_sum_do_o)
-            .add_(torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v))
-        )
-        # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
-        sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
-        # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
-        grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
-    if need_grad_q:
-        # grad_q[..., g, h, i, d] = (sum(ddk[..., g, j, d] * ds[..., g, h, i, j], over=j) + sum(k[..., g, j, d] *
-        #     grad_s[..., g, h, i, j], over=j)) / sqrt(size(d))
-        grad_q = (
-            torch.einsum("...ghij, ...gjd -> ...ghid", ds, ddk)
-            .add_(torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k))
+    if ddq is not None and ddk is not None and ddv is not None:
+        need_ddo, need_grad_q, need_grad_k, need_grad_v = needs or (True,) * 4
+        ddo = grad_q = grad_k = grad_v = None
+        d = ddq.shape[-1]
+        if need_grad_q or need_grad_k:
+            # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
+            dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
+            # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)
+            # dp_minus_sum_do_o[..., g, h, i, j] = dp[..., g, h, i, j] - sum_do_o[..., g, h, i]
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)
+            ds = dp_minus_sum_do_o * p  # ds[..., g, h, i, j] = dp_minus_sum_do_o[..., g, h, i, j] * p[..., g, h, i, j]
+        # dds[..., g, h, i, j] = (sum(ddk[..., g, j, d] * q[..., g, h, i, d], over=d) + sum(k[..., g, j, d] *
+        #     ddq[..., g, h, i, d], over=d)) / sqrt(size(d))
+        dds = (
+            torch.einsum("...ghid, ...gjd -> ...ghij", q, ddk)
+            .add_(torch.einsum("...ghid, ...gjd -> ...ghij", ddq, k))
             .div_(math.sqrt(d))
         )
-    if need_grad_k:
-        # grad_k[..., g, j, d] = (sum(ddq[..., g, h, i, d] * ds[..., g, h, i, j], over=(h, i)) +
-        #     sum(grad_s[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i))) / sqrt(size(d))
-        grad_k = (
-            torch.einsum("...ghij, ...ghid -> ...gjd", ds, ddq)
-            .add_(torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q))
-            .div_(math.sqrt(d))
-        )
-    if need_grad_v:
-        # grad_v[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
-        #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
-        grad_v = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
-            torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
-        )
-    if need_ddo:
-        # ddo[..., g, h, i, e] = sum(ddv[..., g, j, e] * p[..., g, h, i, j], over=j) + sum(v[..., g, j, e] *
-        #     ddp_minus_sum_do_o[..., g, h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
-        ddo = (
-            torch.einsum("...ghij, ...gje -> ...ghie", p, ddv)
-            .add_(torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v))
-            .addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-        )
-    return ddo, grad_q, grad_k, grad_v
-
-
-def _jvp_of_q(tq: Tensor, p: Tensor, o: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor | None]:
-    """The same from tq alone."""
-    d = tq.shape[-1]
-    # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * sum(k[..., g, j, d] *
-    #     tq[..., g, h, i, d], over=d)
-    ddp_minus_sum_do_o = torch.einsum("...ghid, ...gjd -> ...ghij", tq, k).mul_(p).div_(math.sqrt(d))
-    # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
-    #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
-    to = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return (to,)
-
-
-def _jvp_of_k(tk: Tensor, p: Tensor, o: Tensor, q: Tensor, v: Tensor) -> tuple[Tensor | None]:
-    """The same from tk alone."""
-    d = tk.shape[-1]
-    # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * sum(tk[..., g, j, d] *
-    #     q[..., g, h, i, d], over=d)
-    ddp_minus_sum_do_o = torch.einsum("...ghid, ...gjd -> ...ghij", q, tk).mul_(p).div_(math.sqrt(d))
-    # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
-    #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
-    to = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    return (to,)
-
-
-def _jvp_of_v(tv: Tensor, p: Tensor) -> tuple[Tensor | None]:
-    """The same from tv alone."""
-    # to[..., g, h, i, e] = sum(tv[..., g, j, e] * p[..., g, h, i, j], over=j)
-    to = torch.einsum("...ghij, ...gje -> ...ghie", p, tv)
-    return (to,)
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., g, h, i, j] = dds[..., g, h, i, j] * p[..., g, h, i, j]
+        # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_grad_q or need_grad_k or need_grad_v:
+            # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
+            grad_o = -sum_ddp_minus_sum_do_o * do
+        if need_grad_q or need_grad_k:
+            # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] +
+            #     sum(ddv[..., g, j, e] * do[..., g, h, i, e], over=e) + sum(v[..., g, j, e] * grad_o[..., g, h, i, e],
+            #     over=e)
+            grad_p = (
+                torch.einsum("...ghie, ...gje -> ...ghij", do, ddv)
+                .addcmul_(dds, dp_minus_sum_do_o)
+                .add_(torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v))
+            )
+            # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_grad_q:
+            # grad_q[..., g, h, i, d] = (sum(ddk[..., g, j, d] * ds[..., g, h, i, j], over=j) + sum(k[..., g, j, d] *
+            #     grad_s[..., g, h, i, j], over=j)) / sqrt(size(d))
+            grad_q = (
+                torch.einsum("...ghij, ...gjd -> ...ghid", ds, ddk)
+                .add_(torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k))
+                .div_(math.sqrt(d))
+            )
+        if need_grad_k:
+            # grad_k[..., g, j, d] = (sum(ddq[..., g, h, i, d] * ds[..., g, h, i, j], over=(h, i)) +
+            #     sum(grad_s[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i))) / sqrt(size(d))
+            grad_k = (
+                torch.einsum("...ghij, ...ghid -> ...gjd", ds, ddq)
+                .add_(torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q))
+                .div_(math.sqrt(d))
+            )
+        if need_grad_v:
+            # grad_v[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
+            #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
+            grad_v = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
+                torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
+            )
+        if need_ddo:
+            # ddo[..., g, h, i, e] = sum(ddv[..., g, j, e] * p[..., g, h, i, j], over=j) + sum(v[..., g, j, e] *
+            #     ddp_minus_sum_do_o[..., g, h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., g, h, i] *
+            #     o[..., g, h, i, e]
+            ddo = (
+                torch.einsum("...ghij, ...gje -> ...ghie", p, ddv)
+                .add_(torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v))
+                .addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+            )
+        return ddo, grad_q, grad_k, grad_v
+    parts = []
+    if ddq is not None:
+        need_ddo, need_grad_q, need_dk, need_dv = needs or (True,) * 4
+        ddo = grad_q = dk = dv = None
+        d = ddq.shape[-1]
+        if need_grad_q or need_dk:
+            # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
+            dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
+            # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)
+            # dp_minus_sum_do_o[..., g, h, i, j] = dp[..., g, h, i, j] - sum_do_o[..., g, h, i]
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)
+        if need_dk:
+            ds = dp_minus_sum_do_o * p  # ds[..., g, h, i, j] = dp_minus_sum_do_o[..., g, h, i, j] * p[..., g, h, i, j]
+        # dds[..., g, h, i, j] = sum(k[..., g, j, d] * ddq[..., g, h, i, d], over=d) / sqrt(size(d))
+        dds = torch.einsum("...ghid, ...gjd -> ...ghij", ddq, k).div_(math.sqrt(d))
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., g, h, i, j] = dds[..., g, h, i, j] * p[..., g, h, i, j]
+        # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_grad_q or need_dk or need_dv:
+            # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
+            grad_o = -sum_ddp_minus_sum_do_o * do
+        if need_grad_q or need_dk:
+            # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(v[..., g, j, e]
+            #     * grad_o[..., g, h, i, e], over=e)
+            grad_p = torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v).addcmul_(dds, dp_minus_sum_do_o)
+            # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_grad_q:
+            # grad_q[..., g, h, i, d] = sum(k[..., g, j, d] * grad_s[..., g, h, i, j], over=j) / sqrt(size(d))
+            grad_q = torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k).div_(math.sqrt(d))
+        if need_dk:
+            # dk[..., g, j, d] = (sum(ddq[..., g, h, i, d] * ds[..., g, h, i, j], over=(h, i)) +
+            #     sum(grad_s[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i))) / sqrt(size(d))
+            dk = (
+                torch.einsum("...ghij, ...ghid -> ...gjd", ds, ddq)
+                .add_(torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q))
+                .div_(math.sqrt(d))
+            )
+        if need_dv:
+            # dv[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
+            #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
+            dv = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
+                torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
+            )
+        if need_ddo:
+            # ddo[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+            #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
+            ddo = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
+                sum_ddp_minus_sum_do_o, o, value=-1
+            )
+        parts.append((ddo, grad_q, dk, dv))
+    if ddk is not None:
+        need_ddo, need_dq, need_grad_k, need_dv = needs or (True,) * 4
+        ddo = dq = grad_k = dv = None
+        d = ddk.shape[-1]
+        if need_dq or need_grad_k:
+            # dp[..., g, h, i, j] = sum(v[..., g, j, e] * do[..., g, h, i, e], over=e)
+            dp = torch.einsum("...ghie, ...gje -> ...ghij", do, v)
+            # sum_do_o[..., g, h, i] = sum(do[..., g, h, i, e] * o[..., g, h, i, e], over=e)
+            sum_do_o = (do * o).sum(-1, keepdim=True)
+            # dp_minus_sum_do_o[..., g, h, i, j] = dp[..., g, h, i, j] - sum_do_o[..., g, h, i]
+            dp_minus_sum_do_o = dp.sub_(sum_do_o)
+        if need_dq:
+            ds = dp_minus_sum_do_o * p  # ds[..., g, h, i, j] = dp_minus_sum_do_o[..., g, h, i, j] * p[..., g, h, i, j]
+        # dds[..., g, h, i, j] = sum(ddk[..., g, j, d] * q[..., g, h, i, d], over=d) / sqrt(size(d))
+        dds = torch.einsum("...ghid, ...gjd -> ...ghij", q, ddk).div_(math.sqrt(d))
+        ddp_minus_sum_do_o = dds * p  # ddp_minus_sum_do_o[..., g, h, i, j] = dds[..., g, h, i, j] * p[..., g, h, i, j]
+        # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        if need_dq or need_grad_k or need_dv:
+            # grad_o[..., g, h, i, e] = -sum_ddp_minus_sum_do_o[..., g, h, i] * do[..., g, h, i, e]
+            grad_o = -sum_ddp_minus_sum_do_o * do
+        if need_dq or need_grad_k:
+            # grad_p[..., g, h, i, j] = dds[..., g, h, i, j] * dp_minus_sum_do_o[..., g, h, i, j] + sum(v[..., g, j, e]
+            #     * grad_o[..., g, h, i, e], over=e)
+            grad_p = torch.einsum("...ghie, ...gje -> ...ghij", grad_o, v).addcmul_(dds, dp_minus_sum_do_o)
+            # sum_grad_p_p[..., g, h, i] = sum(grad_p[..., g, h, i, j] * p[..., g, h, i, j], over=j)
+            sum_grad_p_p = (grad_p * p).sum(-1, keepdim=True)
+            # grad_s[..., g, h, i, j] = p[..., g, h, i, j] * (grad_p[..., g, h, i, j] - sum_grad_p_p[..., g, h, i])
+            grad_s = grad_p.sub_(sum_grad_p_p).mul_(p)
+        if need_dq:
+            # dq[..., g, h, i, d] = (sum(ddk[..., g, j, d] * ds[..., g, h, i, j], over=j) + sum(k[..., g, j, d] *
+            #     grad_s[..., g, h, i, j], over=j)) / sqrt(size(d))
+            dq = (
+                torch.einsum("...ghij, ...gjd -> ...ghid", ds, ddk)
+                .add_(torch.einsum("...ghij, ...gjd -> ...ghid", grad_s, k))
+                .div_(math.sqrt(d))
+            )
+        if need_grad_k:
+            # grad_k[..., g, j, d] = sum(grad_s[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
+            grad_k = torch.einsum("...ghij, ...ghid -> ...gjd", grad_s, q).div_(math.sqrt(d))
+        if need_dv:
+            # dv[..., g, j, e] = sum(ddp_minus_sum_do_o[..., g, h, i, j] * do[..., g, h, i, e], over=(h, i)) +
+            #     sum(grad_o[..., g, h, i, e] * p[..., g, h, i, j], over=(h, i))
+            dv = torch.einsum("...ghij, ...ghie -> ...gje", ddp_minus_sum_do_o, do).add_(
+                torch.einsum("...ghij, ...ghie -> ...gje", p, grad_o)
+            )
+        if need_ddo:
+            # ddo[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+            #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
+            ddo = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
+                sum_ddp_minus_sum_do_o, o, value=-1
+            )
+        parts.append((ddo, dq, grad_k, dv))
+    if ddv is not None:
+        need_ddo, need_dq, need_dk, _ = needs or (True,) * 4
+        ddo = dq = dk = None
+        d = q.shape[-1]
+        if need_dq or need_dk:
+            # dp[..., g, h, i, j] = sum(ddv[..., g, j, e] * do[..., g, h, i, e], over=e)
+            dp = torch.einsum("...ghie, ...gje -> ...ghij", do, ddv)
+            # sum_dp_p[..., g, h, i] = sum(dp[..., g, h, i, j] * p[..., g, h, i, j], over=j)
+            sum_dp_p = (dp * p).sum(-1, keepdim=True)
+            # ds[..., g, h, i, j] = p[..., g, h, i, j] * (dp[..., g, h, i, j] - sum_dp_p[..., g, h, i])
+            ds = dp.sub_(sum_dp_p).mul_(p)
+        if need_dq:
+            # dq[..., g, h, i, d] = sum(k[..., g, j, d] * ds[..., g, h, i, j], over=j) / sqrt(size(d))
+            dq = torch.einsum("...ghij, ...gjd -> ...ghid", ds, k).div_(math.sqrt(d))
+        if need_dk:
+            # dk[..., g, j, d] = sum(ds[..., g, h, i, j] * q[..., g, h, i, d], over=(h, i)) / sqrt(size(d))
+            dk = torch.einsum("...ghij, ...ghid -> ...gjd", ds, q).div_(math.sqrt(d))
+        if need_ddo:
+            # ddo[..., g, h, i, e] = sum(ddv[..., g, j, e] * p[..., g, h, i, j], over=j)
+            ddo = torch.einsum("...ghij, ...gje -> ...ghie", p, ddv)
+        parts.append((ddo, dq, dk, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -349,32 +281,58 @@ def grouped_query_attention_jvp(
     tq: Tensor | None, tk: Tensor | None, tv: Tensor | None, p: Tensor, o: Tensor, q: Tensor, k: Tensor, v: Tensor
 ) -> Tensor | None:
     """The tangents of o, from those of the inputs; None where none is given."""
-    if tq is None or tk is None or tv is None:
-        return added(
-            1,
-            None if tq is None else _jvp_of_q(tq, p, o, k, v),
-            None if tk is None else _jvp_of_k(tk, p, o, q, v),
-            None if tv is None else _jvp_of_v(tv, p),
-        )[0]
-    d = tq.shape[-1]
-    # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * (sum(tk[..., g, j, d] *
-    #     q[..., g, h, i, d], over=d) + sum(k[..., g, j, d] * tq[..., g, h, i, d], over=d))
-    ddp_minus_sum_do_o = (
-        torch.einsum("...ghid, ...gjd -> ...ghij", q, tk)
-        .add_(torch.einsum("...ghid, ...gjd -> ...ghij", tq, k))
-        .mul_(p)
-        .div_(math.sqrt(d))
-    )
-    # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
-    sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
-    # to[..., g, h, i, e] = sum(tv[..., g, j, e] * p[..., g, h, i, j], over=j) + sum(v[..., g, j, e] *
-    #     ddp_minus_sum_do_o[..., g, h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
-    to = (
-        torch.einsum("...ghij, ...gje -> ...ghie", p, tv)
-        .add_(torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v))
-        .addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
-    )
-    return to
+    if tq is not None and tk is not None and tv is not None:
+        d = tq.shape[-1]
+        # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * (sum(tk[..., g, j, d] *
+        #     q[..., g, h, i, d], over=d) + sum(k[..., g, j, d] * tq[..., g, h, i, d], over=d))
+        ddp_minus_sum_do_o = (
+            torch.einsum("...ghid, ...gjd -> ...ghij", q, tk)
+            .add_(torch.einsum("...ghid, ...gjd -> ...ghij", tq, k))
+            .mul_(p)
+            .div_(math.sqrt(d))
+        )
+        # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., g, h, i, e] = sum(tv[..., g, j, e] * p[..., g, h, i, j], over=j) + sum(v[..., g, j, e] *
+        #     ddp_minus_sum_do_o[..., g, h, i, j], over=j) - sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
+        to = (
+            torch.einsum("...ghij, ...gje -> ...ghie", p, tv)
+            .add_(torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v))
+            .addcmul_(sum_ddp_minus_sum_do_o, o, value=-1)
+        )
+        return to
+    parts = []
+    if tq is not None:
+        d = tq.shape[-1]
+        # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * sum(k[..., g, j, d] *
+        #     tq[..., g, h, i, d], over=d)
+        ddp_minus_sum_do_o = torch.einsum("...ghid, ...gjd -> ...ghij", tq, k).mul_(p).div_(math.sqrt(d))
+        # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
+        to = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
+            sum_ddp_minus_sum_do_o, o, value=-1
+        )
+        parts.append((to,))
+    if tk is not None:
+        d = tk.shape[-1]
+        # ddp_minus_sum_do_o[..., g, h, i, j] = p[..., g, h, i, j] / sqrt(size(d)) * sum(tk[..., g, j, d] *
+        #     q[..., g, h, i, d], over=d)
+        ddp_minus_sum_do_o = torch.einsum("...ghid, ...gjd -> ...ghij", q, tk).mul_(p).div_(math.sqrt(d))
+        # sum_ddp_minus_sum_do_o[..., g, h, i] = sum(ddp_minus_sum_do_o[..., g, h, i, j], over=j)
+        sum_ddp_minus_sum_do_o = ddp_minus_sum_do_o.sum(-1, keepdim=True)
+        # to[..., g, h, i, e] = sum(v[..., g, j, e] * ddp_minus_sum_do_o[..., g, h, i, j], over=j) -
+        #     sum_ddp_minus_sum_do_o[..., g, h, i] * o[..., g, h, i, e]
+        to = torch.einsum("...ghij, ...gje -> ...ghie", ddp_minus_sum_do_o, v).addcmul_(
+            sum_ddp_minus_sum_do_o, o, value=-1
+        )
+        parts.append((to,))
+    if tv is not None:
+        # to[..., g, h, i, e] = sum(tv[..., g, j, e] * p[..., g, h, i, j], over=j)
+        to = torch.einsum("...ghij, ...gje -> ...ghie", p, tv)
+        parts.append((to,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

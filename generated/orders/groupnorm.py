@@ -71,140 +71,6 @@ def groupnorm_forward(
     return y, GroupnormSaved(*saved, n, s)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, need_grad_x, need_dgamma, _ = needs or (True,) * 4
-    ddy = grad_x = dgamma = None
-    groups = rstd.shape[1]
-    k = zhat.shape[2]
-    s = ddx.shape[2]
-    if need_grad_x or need_dgamma:
-        xhat_2 = zhat.flatten(1, 2)  # xhat_2[n, (g, k), s] = zhat[n, g, k, s]
-        sum_dy_xhat = (dy * xhat_2).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat_2[n, c, s], over=s)
-    if need_ddy or need_grad_x:
-        gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
-    if need_grad_x or need_dgamma:
-        sum_dy_xhat_apart = sum_dy_xhat.unflatten(1, (groups, k))  # sum_dy_xhat_apart[n, g, k] = sum_dy_xhat[n, (g, k)]
-    if need_grad_x:
-        # mean_dxhat_zhat[n, g] = mean(gamma_apart[g, k] * sum_dy_xhat_apart[n, g, k], over=k) / size(s)
-        mean_dxhat_zhat = (gamma_apart * sum_dy_xhat_apart).mean(2) / s
-    if need_grad_x or need_dgamma:
-        sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
-        sum_dy_apart = sum_dy.unflatten(1, (groups, k))  # sum_dy_apart[n, g, k] = sum_dy[n, (g, k)]
-    if need_grad_x:
-        # mean_dxhat[n, g] = mean(gamma_apart[g, k] * sum_dy_apart[n, g, k], over=k) / size(s)
-        mean_dxhat = (gamma_apart * sum_dy_apart).mean(2) / s
-    ddx_apart = ddx.unflatten(1, (groups, k))
-    # sum_ddx_zhat[n, g] = sum(ddx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
-    sum_ddx_zhat = (ddx_apart * zhat).sum((2, 3), keepdim=True)
-    dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
-    if need_ddy or need_grad_x:
-        # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-        dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
-    if need_grad_x:
-        # dxhat[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * dy[n, c, s]
-        dxhat = dsum_dy_xhat_apart.flatten(1, 2)[:, :, None] * dy
-    if need_grad_x or need_dgamma:
-        dy_apart = dy.unflatten(1, (groups, k))  # dy_apart[n, g, k, s] = dy[n, (g, k), s]
-    sum_ddx = ddx_apart.sum((2, 3))  # sum_ddx[n, g] = sum(ddx[n, (g, k), s], over=(k, s))
-    if need_grad_x or need_dgamma:
-        # sum_ddx_dy_apart[n, g, k] = sum(ddx[n, (g, k), s] * dy_apart[n, g, k, s], over=s)
-        sum_ddx_dy_apart = (ddx_apart * dy_apart).sum(3)
-    if need_grad_x:
-        # mean_ddx_dy_apart_gamma_apart[n, g] = mean(gamma_apart[g, k] * sum_ddx_dy_apart[n, g, k], over=k) / size(s)
-        mean_ddx_dy_apart_gamma_apart = (gamma_apart * sum_ddx_dy_apart).mean(2) / s
-        # mean_dxhat_zhat_2[n, g] = mean(dxhat[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
-        mean_dxhat_zhat_2 = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
-        # mean_dxhat_2[n, g] = mean(dxhat[n, (g, k), s], over=(k, s))
-        mean_dxhat_2 = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
-    rstd_sum_ddx = rstd.squeeze((2, 3)) * sum_ddx  # rstd_sum_ddx[n, g] = rstd[n, g] * sum_ddx[n, g]
-    if need_grad_x:
-        grad_z = (
-            torch.addcmul(
-                dxhat.unflatten(1, (groups, k)),
-                rstd
-                * (
-                    torch.addcmul(
-                        (mean_dxhat / (k * s) * sum_ddx)[:, :, None, None],
-                        mean_dxhat_zhat[:, :, None, None],
-                        sum_ddx_zhat,
-                        value=ratio_of(2, k * s),
-                    )
-                    - mean_ddx_dy_apart_gamma_apart[:, :, None, None]
-                )
-                - mean_dxhat_zhat_2,
-                zhat,
-            )
-            .add_((rstd_sum_ddx * mean_dxhat_zhat / (k * s))[:, :, None, None] - mean_dxhat_2)
-            .addcmul_(mean_dxhat_zhat[:, :, None, None] * rstd, ddx_apart, value=-1)
-            .mul_(rstd)
-        )
-        grad_x = grad_z.flatten(1, 2)  # grad_x[n, c, s] = grad_z[n, c // size(k), c % size(k), s]
-    if need_ddy or need_dgamma:
-        dmean_dxhat = -rstd_sum_ddx  # dmean_dxhat[n, g] = -rstd_sum_ddx[n, g]
-    if need_dgamma:
-        # sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] = sum(dmean_dxhat[n, g] * sum_dy_apart[n, g, k] +
-        #     dmean_dxhat_zhat[n, g] * sum_dy_xhat_apart[n, g, k], over=n)
-        sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart = torch.addcmul(
-            dmean_dxhat[:, :, None] * sum_dy_apart, dmean_dxhat_zhat.squeeze((2, 3))[:, :, None], sum_dy_xhat_apart
-        ).sum(0)
-        # sum_ddx_dy_apart_rstd[g, k] = sum(rstd[n, g] * sum_ddx_dy_apart[n, g, k], over=n)
-        sum_ddx_dy_apart_rstd = (rstd.squeeze((2, 3))[:, :, None] * sum_ddx_dy_apart).sum(0)
-        # dgamma_apart[g, k] = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] / (size(k) * size(s)) +
-        #     sum_ddx_dy_apart_rstd[g, k]
-        dgamma_apart = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart / (k * s) + sum_ddx_dy_apart_rstd
-        dgamma = dgamma_apart.flatten(0, 1)  # dgamma[c] = dgamma_apart[c // size(k), c % size(k)]
-    if need_ddy:
-        # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-        dsum_dy_apart = dmean_dxhat[:, :, None] / (k * s) * gamma_apart
-        xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
-        # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * ddx[n, (g, k), s]
-        ddy_apart = gamma_apart[:, :, None] * rstd * ddx_apart
-        # ddy[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * xhat[n, c, s] +
-        #     ddy_apart[n, c // size(k), c % size(k), s] + dsum_dy_apart[n, c // size(k), c % size(k)]
-        ddy = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat).add_(
-            dsum_dy_apart.flatten(1, 2)[:, :, None]
-        )
-    return ddy, grad_x, dgamma, None
-
-
-def _double_backward_of_gamma(
-    ddgamma: Tensor, dy: Tensor, rstd: Tensor, zhat: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddgamma alone."""
-    need_ddy, need_dx, _, _ = needs or (True,) * 4
-    ddy = dx = None
-    groups = rstd.shape[1]
-    k = zhat.shape[2]
-    if need_dx:
-        dxhat = ddgamma[:, None] * dy  # dxhat[n, c, s] = ddgamma[c] * dy[n, c, s]
-        # mean_dxhat_zhat[n, g] = mean(dxhat[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
-        mean_dxhat_zhat = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
-        # mean_dxhat[n, g] = mean(dxhat[n, (g, k), s], over=(k, s))
-        mean_dxhat = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
-        # dz[n, g, k, s] = rstd[n, g] * (dxhat[n, (g, k), s] - mean_dxhat_zhat[n, g] * zhat[n, g, k, s] -
-        #     mean_dxhat[n, g])
-        dz = torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1).sub_(mean_dxhat).mul_(rstd)
-        dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, c // size(k), c % size(k), s]
-    if need_ddy:
-        xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
-        ddy = ddgamma[:, None] * xhat  # ddy[n, c, s] = ddgamma[c] * xhat[n, c, s]
-    return ddy, dx, None, None
-
-
-def _double_backward_of_beta(
-    ddbeta: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddbeta alone."""
-    need_ddy, _, _, _ = needs or (True,) * 4
-    n, _, s = dy.shape
-    c = ddbeta.shape[0]
-    ddy = ddbeta[:, None].expand(n, c, s)  # ddy[n, c, s] = ddbeta[c]
-    return ddy if need_ddy else None, None, None, None
-
-
 @in_float32
 def groupnorm_double_backward(
     ddx: Tensor | None,
@@ -220,148 +86,230 @@ def groupnorm_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, gamma and beta, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddgamma is None or ddbeta is None:
-        return added(
-            4,
-            None if ddx is None else _double_backward_of_x(ddx, dy, rstd, zhat, gamma, needs=needs),
-            None if ddgamma is None else _double_backward_of_gamma(ddgamma, dy, rstd, zhat, needs=needs),
-            None if ddbeta is None else _double_backward_of_beta(ddbeta, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
-    ddy = grad_x = grad_gamma = None
-    groups = rstd.shape[1]
-    k = zhat.shape[2]
-    s = ddx.shape[2]
-    if need_grad_x or need_grad_gamma:
-        xhat_2 = zhat.flatten(1, 2)  # xhat_2[n, (g, k), s] = zhat[n, g, k, s]
-        sum_dy_xhat = (dy * xhat_2).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat_2[n, c, s], over=s)
-    if need_ddy or need_grad_x:
-        gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
-    if need_grad_x or need_grad_gamma:
-        sum_dy_xhat_apart = sum_dy_xhat.unflatten(1, (groups, k))  # sum_dy_xhat_apart[n, g, k] = sum_dy_xhat[n, (g, k)]
-    if need_grad_x:
-        # mean_dxhat_zhat[n, g] = mean(gamma_apart[g, k] * sum_dy_xhat_apart[n, g, k], over=k) / size(s)
-        mean_dxhat_zhat = (gamma_apart * sum_dy_xhat_apart).mean(2) / s
-    if need_grad_x or need_grad_gamma:
-        sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
-        sum_dy_apart = sum_dy.unflatten(1, (groups, k))  # sum_dy_apart[n, g, k] = sum_dy[n, (g, k)]
-    if need_grad_x:
-        # mean_dxhat[n, g] = mean(gamma_apart[g, k] * sum_dy_apart[n, g, k], over=k) / size(s)
-        mean_dxhat = (gamma_apart * sum_dy_apart).mean(2) / s
-    ddx_apart = ddx.unflatten(1, (groups, k))
-    # sum_ddx_zhat[n, g] = sum(ddx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
-    sum_ddx_zhat = (ddx_apart * zhat).sum((2, 3), keepdim=True)
-    dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
-    if need_ddy or need_grad_x:
-        # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-        dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
-        # dsum_dy_xhat[n, c] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] + ddgamma[c]
-        dsum_dy_xhat = dsum_dy_xhat_apart.flatten(1, 2) + ddgamma
-    if need_grad_x:
-        dxhat = dsum_dy_xhat[:, :, None] * dy  # dxhat[n, c, s] = dsum_dy_xhat[n, c] * dy[n, c, s]
-    if need_grad_x or need_grad_gamma:
-        dy_apart = dy.unflatten(1, (groups, k))  # dy_apart[n, g, k, s] = dy[n, (g, k), s]
-    sum_ddx = ddx_apart.sum((2, 3))  # sum_ddx[n, g] = sum(ddx[n, (g, k), s], over=(k, s))
-    if need_grad_x or need_grad_gamma:
-        # sum_ddx_dy_apart[n, g, k] = sum(ddx[n, (g, k), s] * dy_apart[n, g, k, s], over=s)
-        sum_ddx_dy_apart = (ddx_apart * dy_apart).sum(3)
-    if need_grad_x:
-        # mean_ddx_dy_apart_gamma_apart[n, g] = mean(gamma_apart[g, k] * sum_ddx_dy_apart[n, g, k], over=k) / size(s)
-        mean_ddx_dy_apart_gamma_apart = (gamma_apart * sum_ddx_dy_apart).mean(2) / s
-        # mean_dxhat_zhat_2[n, g] = mean(dxhat[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
-        mean_dxhat_zhat_2 = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
-        # mean_dxhat_2[n, g] = mean(dxhat[n, (g, k), s], over=(k, s))
-        mean_dxhat_2 = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
-    rstd_sum_ddx = rstd.squeeze((2, 3)) * sum_ddx  # rstd_sum_ddx[n, g] = rstd[n, g] * sum_ddx[n, g]
-    if need_grad_x:
-        grad_z = (
-            torch.addcmul(
-                dxhat.unflatten(1, (groups, k)),
-                rstd
-                * (
-                    torch.addcmul(
-                        (mean_dxhat / (k * s) * sum_ddx)[:, :, None, None],
-                        mean_dxhat_zhat[:, :, None, None],
-                        sum_ddx_zhat,
-                        value=ratio_of(2, k * s),
+    if ddx is not None and ddgamma is not None and ddbeta is not None:
+        need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
+        ddy = grad_x = grad_gamma = None
+        groups = rstd.shape[1]
+        k = zhat.shape[2]
+        s = ddx.shape[2]
+        if need_grad_x or need_grad_gamma:
+            xhat_2 = zhat.flatten(1, 2)  # xhat_2[n, (g, k), s] = zhat[n, g, k, s]
+            sum_dy_xhat = (dy * xhat_2).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat_2[n, c, s], over=s)
+        if need_ddy or need_grad_x:
+            gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
+        if need_grad_x or need_grad_gamma:
+            # sum_dy_xhat_apart[n, g, k] = sum_dy_xhat[n, (g, k)]
+            sum_dy_xhat_apart = sum_dy_xhat.unflatten(1, (groups, k))
+        if need_grad_x:
+            # mean_dxhat_zhat[n, g] = mean(gamma_apart[g, k] * sum_dy_xhat_apart[n, g, k], over=k) / size(s)
+            mean_dxhat_zhat = (gamma_apart * sum_dy_xhat_apart).mean(2) / s
+        if need_grad_x or need_grad_gamma:
+            sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
+            sum_dy_apart = sum_dy.unflatten(1, (groups, k))  # sum_dy_apart[n, g, k] = sum_dy[n, (g, k)]
+        if need_grad_x:
+            # mean_dxhat[n, g] = mean(gamma_apart[g, k] * sum_dy_apart[n, g, k], over=k) / size(s)
+            mean_dxhat = (gamma_apart * sum_dy_apart).mean(2) / s
+        ddx_apart = ddx.unflatten(1, (groups, k))
+        # sum_ddx_zhat[n, g] = sum(ddx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
+        sum_ddx_zhat = (ddx_apart * zhat).sum((2, 3), keepdim=True)
+        dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
+        if need_ddy or need_grad_x:
+            # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+            dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
+            # dsum_dy_xhat[n, c] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] + ddgamma[c]
+            dsum_dy_xhat = dsum_dy_xhat_apart.flatten(1, 2) + ddgamma
+        if need_grad_x:
+            dxhat = dsum_dy_xhat[:, :, None] * dy  # dxhat[n, c, s] = dsum_dy_xhat[n, c] * dy[n, c, s]
+        if need_grad_x or need_grad_gamma:
+            dy_apart = dy.unflatten(1, (groups, k))  # dy_apart[n, g, k, s] = dy[n, (g, k), s]
+        sum_ddx = ddx_apart.sum((2, 3))  # sum_ddx[n, g] = sum(ddx[n, (g, k), s], over=(k, s))
+        if need_grad_x or need_grad_gamma:
+            # sum_ddx_dy_apart[n, g, k] = sum(ddx[n, (g, k), s] * dy_apart[n, g, k, s], over=s)
+            sum_ddx_dy_apart = (ddx_apart * dy_apart).sum(3)
+        if need_grad_x:
+            # mean_ddx_dy_apart_gamma_apart[n, g] = mean(gamma_apart[g, k] * sum_ddx_dy_apart[n, g, k], over=k) /
+            #     size(s)
+            mean_ddx_dy_apart_gamma_apart = (gamma_apart * sum_ddx_dy_apart).mean(2) / s
+            # mean_dxhat_zhat_2[n, g] = mean(dxhat[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
+            mean_dxhat_zhat_2 = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
+            # mean_dxhat_2[n, g] = mean(dxhat[n, (g, k), s], over=(k, s))
+            mean_dxhat_2 = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
+        rstd_sum_ddx = rstd.squeeze((2, 3)) * sum_ddx  # rstd_sum_ddx[n, g] = rstd[n, g] * sum_ddx[n, g]
+        if need_grad_x:
+            grad_z = (
+                torch.addcmul(
+                    dxhat.unflatten(1, (groups, k)),
+                    rstd
+                    * (
+                        torch.addcmul(
+                            (mean_dxhat / (k * s) * sum_ddx)[:, :, None, None],
+                            mean_dxhat_zhat[:, :, None, None],
+                            sum_ddx_zhat,
+                            value=ratio_of(2, k * s),
+                        )
+                        - mean_ddx_dy_apart_gamma_apart[:, :, None, None]
                     )
-                    - mean_ddx_dy_apart_gamma_apart[:, :, None, None]
+                    - mean_dxhat_zhat_2,
+                    zhat,
                 )
-                - mean_dxhat_zhat_2,
-                zhat,
+                .add_((rstd_sum_ddx * mean_dxhat_zhat / (k * s))[:, :, None, None] - mean_dxhat_2)
+                .addcmul_(mean_dxhat_zhat[:, :, None, None] * rstd, ddx_apart, value=-1)
+                .mul_(rstd)
             )
-            .add_((rstd_sum_ddx * mean_dxhat_zhat / (k * s))[:, :, None, None] - mean_dxhat_2)
-            .addcmul_(mean_dxhat_zhat[:, :, None, None] * rstd, ddx_apart, value=-1)
-            .mul_(rstd)
-        )
-        grad_x = grad_z.flatten(1, 2)  # grad_x[n, c, s] = grad_z[n, c // size(k), c % size(k), s]
-    if need_ddy or need_grad_gamma:
-        dmean_dxhat = -rstd_sum_ddx  # dmean_dxhat[n, g] = -rstd_sum_ddx[n, g]
-    if need_grad_gamma:
-        # sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] = sum(dmean_dxhat[n, g] * sum_dy_apart[n, g, k] +
-        #     dmean_dxhat_zhat[n, g] * sum_dy_xhat_apart[n, g, k], over=n)
-        sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart = torch.addcmul(
-            dmean_dxhat[:, :, None] * sum_dy_apart, dmean_dxhat_zhat.squeeze((2, 3))[:, :, None], sum_dy_xhat_apart
-        ).sum(0)
-        # sum_ddx_dy_apart_rstd[g, k] = sum(rstd[n, g] * sum_ddx_dy_apart[n, g, k], over=n)
-        sum_ddx_dy_apart_rstd = (rstd.squeeze((2, 3))[:, :, None] * sum_ddx_dy_apart).sum(0)
-        # dgamma_apart[g, k] = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] / (size(k) * size(s)) +
-        #     sum_ddx_dy_apart_rstd[g, k]
-        dgamma_apart = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart / (k * s) + sum_ddx_dy_apart_rstd
-        grad_gamma = dgamma_apart.flatten(0, 1)  # grad_gamma[c] = dgamma_apart[c // size(k), c % size(k)]
-    if need_ddy:
-        # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-        dsum_dy_apart = dmean_dxhat[:, :, None] / (k * s) * gamma_apart
-        xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
-        # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * ddx[n, (g, k), s]
-        ddy_apart = gamma_apart[:, :, None] * rstd * ddx_apart
-        # ddy[n, c, s] = dsum_dy_xhat[n, c] * xhat[n, c, s] + ddy_apart[n, c // size(k), c % size(k), s] +
-        #     dsum_dy_apart[n, c // size(k), c % size(k)] + ddbeta[c]
-        ddy = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat[:, :, None], xhat).add_(
-            dsum_dy_apart.flatten(1, 2)[:, :, None] + ddbeta[:, None]
-        )
-    return ddy, grad_x, grad_gamma, None
-
-
-def _jvp_of_x(tx: Tensor, rstd: Tensor, zhat: Tensor, gamma: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    groups = rstd.shape[1]
-    k = zhat.shape[2]
-    s = tx.shape[2]
-    gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
-    tx_apart = tx.unflatten(1, (groups, k))
-    sum_ddx = tx_apart.sum((2, 3), keepdim=True)  # sum_ddx[n, g] = sum(tx[n, (g, k), s], over=(k, s))
-    dmean_dxhat = -rstd * sum_ddx  # dmean_dxhat[n, g] = -rstd[n, g] * sum_ddx[n, g]
-    # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-    dsum_dy_apart = dmean_dxhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
-    # sum_ddx_zhat[n, g] = sum(tx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
-    sum_ddx_zhat = (tx_apart * zhat).sum((2, 3), keepdim=True)
-    dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
-    # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-    dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
-    xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
-    # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * tx[n, (g, k), s]
-    ddy_apart = gamma_apart[:, :, None] * rstd * tx_apart
-    # ty[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * xhat[n, c, s] +
-    #     ddy_apart[n, c // size(k), c % size(k), s] + dsum_dy_apart[n, c // size(k), c % size(k)]
-    ty = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat).add_(
-        dsum_dy_apart.flatten(1, 2)[:, :, None]
-    )
-    return (ty,)
-
-
-def _jvp_of_gamma(tgamma: Tensor, zhat: Tensor) -> tuple[Tensor | None]:
-    """The same from tgamma alone."""
-    xhat = zhat.flatten(1, 2)  # xhat[n, (g, k), s] = zhat[n, g, k, s]
-    ty = tgamma[:, None] * xhat  # ty[n, c, s] = tgamma[c] * xhat[n, c, s]
-    return (ty,)
-
-
-def _jvp_of_beta(tbeta: Tensor, n: int, s: int) -> tuple[Tensor | None]:
-    """The same from tbeta alone."""
-    c = tbeta.shape[0]
-    ty = tbeta[:, None].expand(n, c, s)  # ty[n, c, s] = tbeta[c]
-    return (ty,)
+            grad_x = grad_z.flatten(1, 2)  # grad_x[n, c, s] = grad_z[n, c // size(k), c % size(k), s]
+        if need_ddy or need_grad_gamma:
+            dmean_dxhat = -rstd_sum_ddx  # dmean_dxhat[n, g] = -rstd_sum_ddx[n, g]
+        if need_grad_gamma:
+            # sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] = sum(dmean_dxhat[n, g] * sum_dy_apart[n, g, k] +
+            #     dmean_dxhat_zhat[n, g] * sum_dy_xhat_apart[n, g, k], over=n)
+            sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart = torch.addcmul(
+                dmean_dxhat[:, :, None] * sum_dy_apart, dmean_dxhat_zhat.squeeze((2, 3))[:, :, None], sum_dy_xhat_apart
+            ).sum(0)
+            # sum_ddx_dy_apart_rstd[g, k] = sum(rstd[n, g] * sum_ddx_dy_apart[n, g, k], over=n)
+            sum_ddx_dy_apart_rstd = (rstd.squeeze((2, 3))[:, :, None] * sum_ddx_dy_apart).sum(0)
+            # dgamma_apart[g, k] = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] / (size(k) * size(s)) +
+            #     sum_ddx_dy_apart_rstd[g, k]
+            dgamma_apart = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart / (k * s) + sum_ddx_dy_apart_rstd
+            grad_gamma = dgamma_apart.flatten(0, 1)  # grad_gamma[c] = dgamma_apart[c // size(k), c % size(k)]
+        if need_ddy:
+            # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+            dsum_dy_apart = dmean_dxhat[:, :, None] / (k * s) * gamma_apart
+            xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
+            # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * ddx[n, (g, k), s]
+            ddy_apart = gamma_apart[:, :, None] * rstd * ddx_apart
+            # ddy[n, c, s] = dsum_dy_xhat[n, c] * xhat[n, c, s] + ddy_apart[n, c // size(k), c % size(k), s] +
+            #     dsum_dy_apart[n, c // size(k), c % size(k)] + ddbeta[c]
+            ddy = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat[:, :, None], xhat).add_(
+                dsum_dy_apart.flatten(1, 2)[:, :, None] + ddbeta[:, None]
+            )
+        return ddy, grad_x, grad_gamma, None
+    parts = []
+    if ddx is not None:
+        need_ddy, need_grad_x, need_dgamma, _ = needs or (True,) * 4
+        ddy = grad_x = dgamma = None
+        groups = rstd.shape[1]
+        k = zhat.shape[2]
+        s = ddx.shape[2]
+        if need_grad_x or need_dgamma:
+            xhat_2 = zhat.flatten(1, 2)  # xhat_2[n, (g, k), s] = zhat[n, g, k, s]
+            sum_dy_xhat = (dy * xhat_2).sum(2)  # sum_dy_xhat[n, c] = sum(dy[n, c, s] * xhat_2[n, c, s], over=s)
+        if need_ddy or need_grad_x:
+            gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
+        if need_grad_x or need_dgamma:
+            # sum_dy_xhat_apart[n, g, k] = sum_dy_xhat[n, (g, k)]
+            sum_dy_xhat_apart = sum_dy_xhat.unflatten(1, (groups, k))
+        if need_grad_x:
+            # mean_dxhat_zhat[n, g] = mean(gamma_apart[g, k] * sum_dy_xhat_apart[n, g, k], over=k) / size(s)
+            mean_dxhat_zhat = (gamma_apart * sum_dy_xhat_apart).mean(2) / s
+        if need_grad_x or need_dgamma:
+            sum_dy = dy.sum(2)  # sum_dy[n, c] = sum(dy[n, c, s], over=s)
+            sum_dy_apart = sum_dy.unflatten(1, (groups, k))  # sum_dy_apart[n, g, k] = sum_dy[n, (g, k)]
+        if need_grad_x:
+            # mean_dxhat[n, g] = mean(gamma_apart[g, k] * sum_dy_apart[n, g, k], over=k) / size(s)
+            mean_dxhat = (gamma_apart * sum_dy_apart).mean(2) / s
+        ddx_apart = ddx.unflatten(1, (groups, k))
+        # sum_ddx_zhat[n, g] = sum(ddx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
+        sum_ddx_zhat = (ddx_apart * zhat).sum((2, 3), keepdim=True)
+        dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
+        if need_ddy or need_grad_x:
+            # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+            dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
+        if need_grad_x:
+            # dxhat[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * dy[n, c, s]
+            dxhat = dsum_dy_xhat_apart.flatten(1, 2)[:, :, None] * dy
+        if need_grad_x or need_dgamma:
+            dy_apart = dy.unflatten(1, (groups, k))  # dy_apart[n, g, k, s] = dy[n, (g, k), s]
+        sum_ddx = ddx_apart.sum((2, 3))  # sum_ddx[n, g] = sum(ddx[n, (g, k), s], over=(k, s))
+        if need_grad_x or need_dgamma:
+            # sum_ddx_dy_apart[n, g, k] = sum(ddx[n, (g, k), s] * dy_apart[n, g, k, s], over=s)
+            sum_ddx_dy_apart = (ddx_apart * dy_apart).sum(3)
+        if need_grad_x:
+            # mean_ddx_dy_apart_gamma_apart[n, g] = mean(gamma_apart[g, k] * sum_ddx_dy_apart[n, g, k], over=k) /
+            #     size(s)
+            mean_ddx_dy_apart_gamma_apart = (gamma_apart * sum_ddx_dy_apart).mean(2) / s
+            # mean_dxhat_zhat_2[n, g] = mean(dxhat[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
+            mean_dxhat_zhat_2 = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
+            # mean_dxhat_2[n, g] = mean(dxhat[n, (g, k), s], over=(k, s))
+            mean_dxhat_2 = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
+        rstd_sum_ddx = rstd.squeeze((2, 3)) * sum_ddx  # rstd_sum_ddx[n, g] = rstd[n, g] * sum_ddx[n, g]
+        if need_grad_x:
+            grad_z = (
+                torch.addcmul(
+                    dxhat.unflatten(1, (groups, k)),
+                    rstd
+                    * (
+                        torch.addcmul(
+                            (mean_dxhat / (k * s) * sum_ddx)[:, :, None, None],
+                            mean_dxhat_zhat[:, :, None, None],
+                            sum_ddx_zhat,
+                            value=ratio_of(2, k * s),
+                        )
+                        - mean_ddx_dy_apart_gamma_apart[:, :, None, None]
+                    )
+                    - mean_dxhat_zhat_2,
+                    zhat,
+                )
+                .add_((rstd_sum_ddx * mean_dxhat_zhat / (k * s))[:, :, None, None] - mean_dxhat_2)
+                .addcmul_(mean_dxhat_zhat[:, :, None, None] * rstd, ddx_apart, value=-1)
+                .mul_(rstd)
+            )
+            grad_x = grad_z.flatten(1, 2)  # grad_x[n, c, s] = grad_z[n, c // size(k), c % size(k), s]
+        if need_ddy or need_dgamma:
+            dmean_dxhat = -rstd_sum_ddx  # dmean_dxhat[n, g] = -rstd_sum_ddx[n, g]
+        if need_dgamma:
+            # sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] = sum(dmean_dxhat[n, g] * sum_dy_apart[n, g, k] +
+            #     dmean_dxhat_zhat[n, g] * sum_dy_xhat_apart[n, g, k], over=n)
+            sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart = torch.addcmul(
+                dmean_dxhat[:, :, None] * sum_dy_apart, dmean_dxhat_zhat.squeeze((2, 3))[:, :, None], sum_dy_xhat_apart
+            ).sum(0)
+            # sum_ddx_dy_apart_rstd[g, k] = sum(rstd[n, g] * sum_ddx_dy_apart[n, g, k], over=n)
+            sum_ddx_dy_apart_rstd = (rstd.squeeze((2, 3))[:, :, None] * sum_ddx_dy_apart).sum(0)
+            # dgamma_apart[g, k] = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart[g, k] / (size(k) * size(s)) +
+            #     sum_ddx_dy_apart_rstd[g, k]
+            dgamma_apart = sum_dmean_dxhat_dmean_dxhat_zhat_sum_dy_apart / (k * s) + sum_ddx_dy_apart_rstd
+            dgamma = dgamma_apart.flatten(0, 1)  # dgamma[c] = dgamma_apart[c // size(k), c % size(k)]
+        if need_ddy:
+            # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+            dsum_dy_apart = dmean_dxhat[:, :, None] / (k * s) * gamma_apart
+            xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
+            # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * ddx[n, (g, k), s]
+            ddy_apart = gamma_apart[:, :, None] * rstd * ddx_apart
+            # ddy[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * xhat[n, c, s] +
+            #     ddy_apart[n, c // size(k), c % size(k), s] + dsum_dy_apart[n, c // size(k), c % size(k)]
+            ddy = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat).add_(
+                dsum_dy_apart.flatten(1, 2)[:, :, None]
+            )
+        parts.append((ddy, grad_x, dgamma, None))
+    if ddgamma is not None:
+        need_ddy, need_dx, _, _ = needs or (True,) * 4
+        ddy = dx = None
+        groups = rstd.shape[1]
+        k = zhat.shape[2]
+        if need_dx:
+            dxhat = ddgamma[:, None] * dy  # dxhat[n, c, s] = ddgamma[c] * dy[n, c, s]
+            # mean_dxhat_zhat[n, g] = mean(dxhat[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
+            mean_dxhat_zhat = (dxhat.unflatten(1, (groups, k)) * zhat).mean((2, 3), keepdim=True)
+            # mean_dxhat[n, g] = mean(dxhat[n, (g, k), s], over=(k, s))
+            mean_dxhat = dxhat.unflatten(1, (groups, k)).mean((2, 3), keepdim=True)
+            # dz[n, g, k, s] = rstd[n, g] * (dxhat[n, (g, k), s] - mean_dxhat_zhat[n, g] * zhat[n, g, k, s] -
+            #     mean_dxhat[n, g])
+            dz = (
+                torch.addcmul(dxhat.unflatten(1, (groups, k)), mean_dxhat_zhat, zhat, value=-1)
+                .sub_(mean_dxhat)
+                .mul_(rstd)
+            )
+            dx = dz.flatten(1, 2)  # dx[n, c, s] = dz[n, c // size(k), c % size(k), s]
+        if need_ddy:
+            xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
+            ddy = ddgamma[:, None] * xhat  # ddy[n, c, s] = ddgamma[c] * xhat[n, c, s]
+        parts.append((ddy, dx, None, None))
+    if ddbeta is not None:
+        need_ddy, _, _, _ = needs or (True,) * 4
+        n, _, s = dy.shape
+        c = ddbeta.shape[0]
+        ddy = ddbeta[:, None].expand(n, c, s)  # ddy[n, c, s] = ddbeta[c]
+        parts.append((ddy if need_ddy else None, None, None, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -376,37 +324,65 @@ def groupnorm_jvp(
     s: int,
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tgamma is None or tbeta is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, rstd, zhat, gamma),
-            None if tgamma is None else _jvp_of_gamma(tgamma, zhat),
-            None if tbeta is None else _jvp_of_beta(tbeta, n, s),
-        )[0]
-    groups = rstd.shape[1]
-    k = zhat.shape[2]
-    s = tx.shape[2]
-    gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
-    tx_apart = tx.unflatten(1, (groups, k))
-    sum_ddx = tx_apart.sum((2, 3), keepdim=True)  # sum_ddx[n, g] = sum(tx[n, (g, k), s], over=(k, s))
-    dmean_dxhat = -rstd * sum_ddx  # dmean_dxhat[n, g] = -rstd[n, g] * sum_ddx[n, g]
-    # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-    dsum_dy_apart = dmean_dxhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
-    # sum_ddx_zhat[n, g] = sum(tx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
-    sum_ddx_zhat = (tx_apart * zhat).sum((2, 3), keepdim=True)
-    dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
-    # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
-    dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
-    xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
-    # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * tx[n, (g, k), s]
-    ddy_apart = gamma_apart[:, :, None] * rstd * tx_apart
-    # ty[n, c, s] = ddy_apart[n, c // size(k), c % size(k), s] + (tgamma[c] +
-    #     dsum_dy_xhat_apart[n, c // size(k), c % size(k)]) * xhat[n, c, s] +
-    #     dsum_dy_apart[n, c // size(k), c % size(k)] + tbeta[c]
-    ty = torch.addcmul(
-        ddy_apart.flatten(1, 2), tgamma[:, None] + dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat
-    ).add_(dsum_dy_apart.flatten(1, 2)[:, :, None] + tbeta[:, None])
-    return ty
+    if tx is not None and tgamma is not None and tbeta is not None:
+        groups = rstd.shape[1]
+        k = zhat.shape[2]
+        s = tx.shape[2]
+        gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
+        tx_apart = tx.unflatten(1, (groups, k))
+        sum_ddx = tx_apart.sum((2, 3), keepdim=True)  # sum_ddx[n, g] = sum(tx[n, (g, k), s], over=(k, s))
+        dmean_dxhat = -rstd * sum_ddx  # dmean_dxhat[n, g] = -rstd[n, g] * sum_ddx[n, g]
+        # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+        dsum_dy_apart = dmean_dxhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
+        # sum_ddx_zhat[n, g] = sum(tx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
+        sum_ddx_zhat = (tx_apart * zhat).sum((2, 3), keepdim=True)
+        dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
+        # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+        dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
+        xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
+        # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * tx[n, (g, k), s]
+        ddy_apart = gamma_apart[:, :, None] * rstd * tx_apart
+        # ty[n, c, s] = ddy_apart[n, c // size(k), c % size(k), s] + (tgamma[c] +
+        #     dsum_dy_xhat_apart[n, c // size(k), c % size(k)]) * xhat[n, c, s] +
+        #     dsum_dy_apart[n, c // size(k), c % size(k)] + tbeta[c]
+        ty = torch.addcmul(
+            ddy_apart.flatten(1, 2), tgamma[:, None] + dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat
+        ).add_(dsum_dy_apart.flatten(1, 2)[:, :, None] + tbeta[:, None])
+        return ty
+    parts = []
+    if tx is not None:
+        groups = rstd.shape[1]
+        k = zhat.shape[2]
+        s = tx.shape[2]
+        gamma_apart = gamma.unflatten(0, (groups, k))  # gamma_apart[g, k] = gamma[(g, k),]
+        tx_apart = tx.unflatten(1, (groups, k))
+        sum_ddx = tx_apart.sum((2, 3), keepdim=True)  # sum_ddx[n, g] = sum(tx[n, (g, k), s], over=(k, s))
+        dmean_dxhat = -rstd * sum_ddx  # dmean_dxhat[n, g] = -rstd[n, g] * sum_ddx[n, g]
+        # dsum_dy_apart[n, g, k] = dmean_dxhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+        dsum_dy_apart = dmean_dxhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
+        # sum_ddx_zhat[n, g] = sum(tx[n, (g, k), s] * zhat[n, g, k, s], over=(k, s))
+        sum_ddx_zhat = (tx_apart * zhat).sum((2, 3), keepdim=True)
+        dmean_dxhat_zhat = -rstd * sum_ddx_zhat  # dmean_dxhat_zhat[n, g] = -rstd[n, g] * sum_ddx_zhat[n, g]
+        # dsum_dy_xhat_apart[n, g, k] = dmean_dxhat_zhat[n, g] / (size(k) * size(s)) * gamma_apart[g, k]
+        dsum_dy_xhat_apart = dmean_dxhat_zhat.squeeze((2, 3))[:, :, None] / (k * s) * gamma_apart
+        xhat = zhat.flatten(1, 2)  # xhat[n, c, s] = zhat[n, c // size(k), c % size(k), s]
+        # ddy_apart[n, g, k, s] = gamma_apart[g, k] * rstd[n, g] * tx[n, (g, k), s]
+        ddy_apart = gamma_apart[:, :, None] * rstd * tx_apart
+        # ty[n, c, s] = dsum_dy_xhat_apart[n, c // size(k), c % size(k)] * xhat[n, c, s] +
+        #     ddy_apart[n, c // size(k), c % size(k), s] + dsum_dy_apart[n, c // size(k), c % size(k)]
+        ty = torch.addcmul(ddy_apart.flatten(1, 2), dsum_dy_xhat_apart.flatten(1, 2)[:, :, None], xhat).add_(
+            dsum_dy_apart.flatten(1, 2)[:, :, None]
+        )
+        parts.append((ty,))
+    if tgamma is not None:
+        xhat = zhat.flatten(1, 2)  # xhat[n, (g, k), s] = zhat[n, g, k, s]
+        ty = tgamma[:, None] * xhat  # ty[n, c, s] = tgamma[c] * xhat[n, c, s]
+        parts.append((ty,))
+    if tbeta is not None:
+        c = tbeta.shape[0]
+        ty = tbeta[:, None].expand(n, c, s)  # ty[n, c, s] = tbeta[c]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -41,65 +41,6 @@ def huber_forward(x: Tensor, t: Tensor, threshold: float = 1.0) -> tuple[Tensor,
     return loss, HuberSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dloss: Tensor, t_minus_x: Tensor, threshold: float, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
-    ddloss = grad_x = None
-    leading = ddx.shape[:]
-    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
-    sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
-    if need_grad_x or need_dt:
-        # grad_t_minus_x[...] = (-dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddx[...]) * (sign(threshold - r[...])
-        #     + 1) / 2
-        grad_t_minus_x = (
-            sign_t_minus_x.square()
-            .mul_(ddx)
-            .mul_(-dloss / math.prod(leading))
-            .mul_((threshold - r).sign_().add_(1))
-            .div_(2)
-        )
-    if need_grad_x:
-        grad_x = -grad_t_minus_x  # grad_x[...] = -grad_t_minus_x[...]
-    if need_ddloss:
-        # ddloss[()] = -mean(minimum(r[...], threshold) * sign_t_minus_x[...] * ddx[...], over=...)
-        ddloss = -r.clamp_(max=threshold).mul_(sign_t_minus_x).mul_(ddx).mean()
-    if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_x, grad_t_minus_x if need_dt else None
-
-
-def _double_backward_of_t(
-    ddt_minus_x: Tensor, dloss: Tensor, t_minus_x: Tensor, threshold: float, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddt_minus_x alone."""
-    need_ddloss, need_dx, need_dt = needs or (True,) * 3
-    ddloss = dx = None
-    leading = ddt_minus_x.shape[:]
-    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
-    sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
-    if need_dx or need_dt:
-        # grad_t_minus_x[...] = dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddt_minus_x[...] * (sign(threshold -
-        #     r[...]) + 1) / 2
-        grad_t_minus_x = (
-            sign_t_minus_x.square()
-            .mul_(ddt_minus_x)
-            .mul_((threshold - r).sign_().add_(1))
-            .mul_(dloss / math.prod(leading) / 2)
-        )
-    if need_dx:
-        dx = -grad_t_minus_x  # dx[...] = -grad_t_minus_x[...]
-    if need_ddloss:
-        # ddloss[()] = mean(minimum(r[...], threshold) * sign_t_minus_x[...] * ddt_minus_x[...], over=...)
-        ddloss = r.clamp_(max=threshold).mul_(sign_t_minus_x).mul_(ddt_minus_x).mean()
-    if not ddt_minus_x.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, dx, grad_t_minus_x if need_dt else None
-
-
 @in_float32
 def huber_double_backward(
     ddx: Tensor | None,
@@ -111,77 +52,110 @@ def huber_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dloss, x and t, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddt_minus_x is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dloss, t_minus_x, threshold, needs=needs),
-            (
-                None
-                if ddt_minus_x is None
-                else _double_backward_of_t(ddt_minus_x, dloss, t_minus_x, threshold, needs=needs)
-            ),
-        )
-    need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
-    ddloss = grad_x = None
-    leading = ddx.shape[:]
-    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
-    ddt_minus_x_total = ddt_minus_x - ddx  # ddt_minus_x_total[...] = ddt_minus_x[...] - ddx[...]
-    sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
-    if need_grad_x or need_dt:
-        # grad_t_minus_x[...] = dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddt_minus_x_total[...] *
-        #     (sign(threshold - r[...]) + 1) / 2
-        grad_t_minus_x = (
-            sign_t_minus_x.square()
-            .mul_(ddt_minus_x_total)
-            .mul_((threshold - r).sign_().add_(1))
-            .mul_(dloss / math.prod(leading) / 2)
-        )
-    if need_grad_x:
-        grad_x = -grad_t_minus_x  # grad_x[...] = -grad_t_minus_x[...]
-    if need_ddloss:
-        # ddloss[()] = mean(minimum(r[...], threshold) * sign_t_minus_x[...] * ddt_minus_x_total[...], over=...)
-        ddloss = r.clamp_(max=threshold).mul_(sign_t_minus_x).mul_(ddt_minus_x_total).mean()
-    if not (ddx.numel() or ddt_minus_x.numel()):  # the statistics of nothing are nan, and its gradients 0
+    if ddx is not None and ddt_minus_x is not None:
+        need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
+        ddloss = grad_x = None
+        leading = ddx.shape[:]
+        r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+        ddt_minus_x_total = ddt_minus_x - ddx  # ddt_minus_x_total[...] = ddt_minus_x[...] - ddx[...]
+        sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
+        if need_grad_x or need_dt:
+            # grad_t_minus_x[...] = dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddt_minus_x_total[...] *
+            #     (sign(threshold - r[...]) + 1) / 2
+            grad_t_minus_x = (
+                sign_t_minus_x.square()
+                .mul_(ddt_minus_x_total)
+                .mul_((threshold - r).sign_().add_(1))
+                .mul_(dloss / math.prod(leading) / 2)
+            )
+        if need_grad_x:
+            grad_x = -grad_t_minus_x  # grad_x[...] = -grad_t_minus_x[...]
         if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_x, grad_t_minus_x if need_dt else None
-
-
-def _jvp_of_x(tx: Tensor, t_minus_x: Tensor, threshold: float) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
-    # tloss[()] = -mean(minimum(r[...], threshold) * sign(t_minus_x[...]) * tx[...], over=...)
-    tloss = -r.clamp_(max=threshold).mul_(torch.sign(t_minus_x)).mul_(tx).mean()
-    if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
-
-
-def _jvp_of_t(tt: Tensor, t_minus_x: Tensor, threshold: float) -> tuple[Tensor | None]:
-    """The same from tt alone."""
-    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
-    # tloss[()] = mean(minimum(r[...], threshold) * sign(t_minus_x[...]) * tt[...], over=...)
-    tloss = r.clamp_(max=threshold).mul_(torch.sign(t_minus_x)).mul_(tt).mean()
-    if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
+            # ddloss[()] = mean(minimum(r[...], threshold) * sign_t_minus_x[...] * ddt_minus_x_total[...], over=...)
+            ddloss = r.clamp_(max=threshold).mul_(sign_t_minus_x).mul_(ddt_minus_x_total).mean()
+        if not (ddx.numel() or ddt_minus_x.numel()):  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        return ddloss, grad_x, grad_t_minus_x if need_dt else None
+    parts = []
+    if ddx is not None:
+        need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
+        ddloss = grad_x = None
+        leading = ddx.shape[:]
+        r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+        sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
+        if need_grad_x or need_dt:
+            # grad_t_minus_x[...] = (-dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddx[...]) * (sign(threshold -
+            #     r[...]) + 1) / 2
+            grad_t_minus_x = (
+                sign_t_minus_x.square()
+                .mul_(ddx)
+                .mul_(-dloss / math.prod(leading))
+                .mul_((threshold - r).sign_().add_(1))
+                .div_(2)
+            )
+        if need_grad_x:
+            grad_x = -grad_t_minus_x  # grad_x[...] = -grad_t_minus_x[...]
+        if need_ddloss:
+            # ddloss[()] = -mean(minimum(r[...], threshold) * sign_t_minus_x[...] * ddx[...], over=...)
+            ddloss = -r.clamp_(max=threshold).mul_(sign_t_minus_x).mul_(ddx).mean()
+        if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, grad_x, grad_t_minus_x if need_dt else None))
+    if ddt_minus_x is not None:
+        need_ddloss, need_dx, need_dt = needs or (True,) * 3
+        ddloss = dx = None
+        leading = ddt_minus_x.shape[:]
+        r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+        sign_t_minus_x = torch.sign(t_minus_x)  # sign_t_minus_x[...] = sign(t_minus_x[...])
+        if need_dx or need_dt:
+            # grad_t_minus_x[...] = dloss[()] / size(...) * sign_t_minus_x[...]**2 * ddt_minus_x[...] * (sign(threshold
+            #     - r[...]) + 1) / 2
+            grad_t_minus_x = (
+                sign_t_minus_x.square()
+                .mul_(ddt_minus_x)
+                .mul_((threshold - r).sign_().add_(1))
+                .mul_(dloss / math.prod(leading) / 2)
+            )
+        if need_dx:
+            dx = -grad_t_minus_x  # dx[...] = -grad_t_minus_x[...]
+        if need_ddloss:
+            # ddloss[()] = mean(minimum(r[...], threshold) * sign_t_minus_x[...] * ddt_minus_x[...], over=...)
+            ddloss = r.clamp_(max=threshold).mul_(sign_t_minus_x).mul_(ddt_minus_x).mean()
+        if not ddt_minus_x.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, dx, grad_t_minus_x if need_dt else None))
+    return added(3, *parts)
 
 
 @in_float32
 def huber_jvp(tx: Tensor | None, tt: Tensor | None, t_minus_x: Tensor, threshold: float) -> Tensor | None:
     """The tangents of loss, from those of the inputs; None where none is given."""
-    if tx is None or tt is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, t_minus_x, threshold),
-            None if tt is None else _jvp_of_t(tt, t_minus_x, threshold),
-        )[0]
-    r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
-    # tloss[()] = mean(minimum(r[...], threshold) * sign(t_minus_x[...]) * (tt[...] - tx[...]), over=...)
-    tloss = r.clamp_(max=threshold).mul_(torch.sign(t_minus_x)).mul_(tt - tx).mean()
-    if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return tloss
+    if tx is not None and tt is not None:
+        r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+        # tloss[()] = mean(minimum(r[...], threshold) * sign(t_minus_x[...]) * (tt[...] - tx[...]), over=...)
+        tloss = r.clamp_(max=threshold).mul_(torch.sign(t_minus_x)).mul_(tt - tx).mean()
+        if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        return tloss
+    parts = []
+    if tx is not None:
+        r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+        # tloss[()] = -mean(minimum(r[...], threshold) * sign(t_minus_x[...]) * tx[...], over=...)
+        tloss = -r.clamp_(max=threshold).mul_(torch.sign(t_minus_x)).mul_(tx).mean()
+        if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    if tt is not None:
+        r = torch.abs(t_minus_x)  # r[...] = abs(t_minus_x[...])
+        # tloss[()] = mean(minimum(r[...], threshold) * sign(t_minus_x[...]) * tt[...], over=...)
+        tloss = r.clamp_(max=threshold).mul_(torch.sign(t_minus_x)).mul_(tt).mean()
+        if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

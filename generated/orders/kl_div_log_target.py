@@ -39,56 +39,6 @@ def kl_div_log_target_forward(logp: Tensor, logt: Tensor) -> tuple[Tensor, KlDiv
     return loss, KlDivLogTargetSaved(*saved)
 
 
-def _double_backward_of_logp(
-    ddlogp: Tensor, dloss: Tensor, exp_logt: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddlogp alone."""
-    need_ddloss, _, need_dlogt = needs or (True,) * 3
-    ddloss = dlogt = None
-    n = ddlogp.shape[0]
-    ddlogp_exp_logt = ddlogp * exp_logt  # ddlogp_exp_logt[n, c] = ddlogp[n, c] * exp_logt[n, c]
-    if need_dlogt:
-        dlogt = -dloss / n * ddlogp_exp_logt  # dlogt[n, c] = -dloss[()] / size(n) * ddlogp_exp_logt[n, c]
-    if need_ddloss:
-        sum_ddlogp_exp_logt = ddlogp_exp_logt.sum()  # sum_ddlogp_exp_logt[()] = sum(ddlogp_exp_logt[n, c], over=(c, n))
-        ddloss = -sum_ddlogp_exp_logt / n  # ddloss[()] = -sum_ddlogp_exp_logt[()] / size(n)
-    if not ddlogp.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, None, dlogt
-
-
-def _double_backward_of_logt(
-    ddlogt: Tensor, dloss: Tensor, exp_logt: Tensor, logt_minus_logp: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddlogt alone."""
-    need_ddloss, need_dlogp, need_grad_logt = needs or (True,) * 3
-    ddloss = dlogp = grad_logt = None
-    n = ddlogt.shape[0]
-    if need_dlogp or need_grad_logt:
-        # dloss_over_n_exp_logt[n, c] = dloss[()] / size(n) * exp_logt[n, c]
-        dloss_over_n_exp_logt = dloss / n * exp_logt
-        # dlogt_minus_logp[n, c] = ddlogt[n, c] * dloss_over_n_exp_logt[n, c]
-        dlogt_minus_logp = ddlogt * dloss_over_n_exp_logt
-    if need_dlogp:
-        dlogp = -dlogt_minus_logp  # dlogp[n, c] = -dlogt_minus_logp[n, c]
-    if need_ddloss or need_grad_logt:
-        # ddloss_over_n_exp_logt[n, c] = ddlogt[n, c] * (logt_minus_logp[n, c] + 1)
-        ddloss_over_n_exp_logt = (logt_minus_logp + 1).mul_(ddlogt)
-    if need_grad_logt:
-        # grad_logt[n, c] = ddloss_over_n_exp_logt[n, c] * dloss_over_n_exp_logt[n, c] + dlogt_minus_logp[n, c]
-        grad_logt = dlogt_minus_logp.addcmul_(ddloss_over_n_exp_logt, dloss_over_n_exp_logt)
-    if need_ddloss:
-        # sum_ddloss_over_n_exp_logt_exp_logt[()] = sum(ddloss_over_n_exp_logt[n, c] * exp_logt[n, c], over=(c, n))
-        sum_ddloss_over_n_exp_logt_exp_logt = ddloss_over_n_exp_logt.mul_(exp_logt).sum()
-        # ddloss[()] = sum_ddloss_over_n_exp_logt_exp_logt[()] / size(n)
-        ddloss = sum_ddloss_over_n_exp_logt_exp_logt / n
-    if not ddlogt.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, dlogp, grad_logt
-
-
 @in_float32
 def kl_div_log_target_double_backward(
     ddlogp: Tensor | None,
@@ -100,59 +50,74 @@ def kl_div_log_target_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dloss, logp and logt, from those of the gradients; None for what is 0, or not needed."""
-    if ddlogp is None or ddlogt is None:
-        return added(
-            3,
-            None if ddlogp is None else _double_backward_of_logp(ddlogp, dloss, exp_logt, needs=needs),
-            None if ddlogt is None else _double_backward_of_logt(ddlogt, dloss, exp_logt, logt_minus_logp, needs=needs),
-        )
-    need_ddloss, need_grad_logp, need_grad_logt = needs or (True,) * 3
-    ddloss = grad_logt = None
-    n = ddlogp.shape[0]
-    if need_grad_logp or need_grad_logt:
-        # dloss_over_n_exp_logt[n, c] = dloss[()] / size(n) * exp_logt[n, c]
-        dloss_over_n_exp_logt = dloss / n * exp_logt
-        dlogp = dloss_over_n_exp_logt.neg_()  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
-        grad_logp = dlogp.mul_(ddlogt)  # grad_logp[n, c] = ddlogt[n, c] * dlogp[n, c]
-    if need_ddloss or need_grad_logt:
-        # ddloss_over_n_exp_logt_exp_logt[n, c] = exp_logt[n, c] * (ddlogt[n, c] * (1 + logt_minus_logp[n, c]) -
-        #     ddlogp[n, c])
-        ddloss_over_n_exp_logt_exp_logt = (1 + logt_minus_logp).mul_(ddlogt).sub_(ddlogp).mul_(exp_logt)
-    if need_grad_logt:
-        # grad_logt[n, c] = dloss[()] / size(n) * ddloss_over_n_exp_logt_exp_logt[n, c] - grad_logp[n, c]
-        grad_logt = (dloss / n * ddloss_over_n_exp_logt_exp_logt).sub_(grad_logp)
-    if need_ddloss:
-        # sum_ddloss_over_n_exp_logt_exp_logt[()] = sum(ddloss_over_n_exp_logt_exp_logt[n, c], over=(c, n))
-        sum_ddloss_over_n_exp_logt_exp_logt = ddloss_over_n_exp_logt_exp_logt.sum()
-        # ddloss[()] = sum_ddloss_over_n_exp_logt_exp_logt[()] / size(n)
-        ddloss = sum_ddloss_over_n_exp_logt_exp_logt / n
-    if not (ddlogp.numel() or ddlogt.numel()):  # the statistics of nothing are nan, and its gradients 0
+    if ddlogp is not None and ddlogt is not None:
+        need_ddloss, need_grad_logp, need_grad_logt = needs or (True,) * 3
+        ddloss = grad_logt = None
+        n = ddlogp.shape[0]
+        if need_grad_logp or need_grad_logt:
+            # dloss_over_n_exp_logt[n, c] = dloss[()] / size(n) * exp_logt[n, c]
+            dloss_over_n_exp_logt = dloss / n * exp_logt
+            dlogp = dloss_over_n_exp_logt.neg_()  # dlogp[n, c] = -dloss_over_n_exp_logt[n, c]
+            grad_logp = dlogp.mul_(ddlogt)  # grad_logp[n, c] = ddlogt[n, c] * dlogp[n, c]
+        if need_ddloss or need_grad_logt:
+            # ddloss_over_n_exp_logt_exp_logt[n, c] = exp_logt[n, c] * (ddlogt[n, c] * (1 + logt_minus_logp[n, c]) -
+            #     ddlogp[n, c])
+            ddloss_over_n_exp_logt_exp_logt = (1 + logt_minus_logp).mul_(ddlogt).sub_(ddlogp).mul_(exp_logt)
+        if need_grad_logt:
+            # grad_logt[n, c] = dloss[()] / size(n) * ddloss_over_n_exp_logt_exp_logt[n, c] - grad_logp[n, c]
+            grad_logt = (dloss / n * ddloss_over_n_exp_logt_exp_logt).sub_(grad_logp)
         if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_logp if need_grad_logp else None, grad_logt
-
-
-def _jvp_of_logp(tlogp: Tensor, exp_logt: Tensor) -> tuple[Tensor | None]:
-    """The same from tlogp alone."""
-    n = tlogp.shape[0]
-    # sum_ddlogp_exp_logt[()] = sum(tlogp[n, c] * exp_logt[n, c], over=(c, n))
-    sum_ddlogp_exp_logt = (tlogp * exp_logt).sum()
-    tloss = -sum_ddlogp_exp_logt / n  # tloss[()] = -sum_ddlogp_exp_logt[()] / size(n)
-    if not tlogp.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
-
-
-def _jvp_of_logt(tlogt: Tensor, exp_logt: Tensor, logt_minus_logp: Tensor) -> tuple[Tensor | None]:
-    """The same from tlogt alone."""
-    n = tlogt.shape[0]
-    # sum_ddlogt_exp_logt_logt_minus_logp[()] = sum(tlogt[n, c] * exp_logt[n, c] * (1 + logt_minus_logp[n, c]), over=(c,
-    #     n))
-    sum_ddlogt_exp_logt_logt_minus_logp = (1 + logt_minus_logp).mul_(tlogt).mul_(exp_logt).sum()
-    tloss = sum_ddlogt_exp_logt_logt_minus_logp / n  # tloss[()] = sum_ddlogt_exp_logt_logt_minus_logp[()] / size(n)
-    if not tlogt.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
+            # sum_ddloss_over_n_exp_logt_exp_logt[()] = sum(ddloss_over_n_exp_logt_exp_logt[n, c], over=(c, n))
+            sum_ddloss_over_n_exp_logt_exp_logt = ddloss_over_n_exp_logt_exp_logt.sum()
+            # ddloss[()] = sum_ddloss_over_n_exp_logt_exp_logt[()] / size(n)
+            ddloss = sum_ddloss_over_n_exp_logt_exp_logt / n
+        if not (ddlogp.numel() or ddlogt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        return ddloss, grad_logp if need_grad_logp else None, grad_logt
+    parts = []
+    if ddlogp is not None:
+        need_ddloss, _, need_dlogt = needs or (True,) * 3
+        ddloss = dlogt = None
+        n = ddlogp.shape[0]
+        ddlogp_exp_logt = ddlogp * exp_logt  # ddlogp_exp_logt[n, c] = ddlogp[n, c] * exp_logt[n, c]
+        if need_dlogt:
+            dlogt = -dloss / n * ddlogp_exp_logt  # dlogt[n, c] = -dloss[()] / size(n) * ddlogp_exp_logt[n, c]
+        if need_ddloss:
+            # sum_ddlogp_exp_logt[()] = sum(ddlogp_exp_logt[n, c], over=(c, n))
+            sum_ddlogp_exp_logt = ddlogp_exp_logt.sum()
+            ddloss = -sum_ddlogp_exp_logt / n  # ddloss[()] = -sum_ddlogp_exp_logt[()] / size(n)
+        if not ddlogp.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, None, dlogt))
+    if ddlogt is not None:
+        need_ddloss, need_dlogp, need_grad_logt = needs or (True,) * 3
+        ddloss = dlogp = grad_logt = None
+        n = ddlogt.shape[0]
+        if need_dlogp or need_grad_logt:
+            # dloss_over_n_exp_logt[n, c] = dloss[()] / size(n) * exp_logt[n, c]
+            dloss_over_n_exp_logt = dloss / n * exp_logt
+            # dlogt_minus_logp[n, c] = ddlogt[n, c] * dloss_over_n_exp_logt[n, c]
+            dlogt_minus_logp = ddlogt * dloss_over_n_exp_logt
+        if need_dlogp:
+            dlogp = -dlogt_minus_logp  # dlogp[n, c] = -dlogt_minus_logp[n, c]
+        if need_ddloss or need_grad_logt:
+            # ddloss_over_n_exp_logt[n, c] = ddlogt[n, c] * (logt_minus_logp[n, c] + 1)
+            ddloss_over_n_exp_logt = (logt_minus_logp + 1).mul_(ddlogt)
+        if need_grad_logt:
+            # grad_logt[n, c] = ddloss_over_n_exp_logt[n, c] * dloss_over_n_exp_logt[n, c] + dlogt_minus_logp[n, c]
+            grad_logt = dlogt_minus_logp.addcmul_(ddloss_over_n_exp_logt, dloss_over_n_exp_logt)
+        if need_ddloss:
+            # sum_ddloss_over_n_exp_logt_exp_logt[()] = sum(ddloss_over_n_exp_logt[n, c] * exp_logt[n, c], over=(c, n))
+            sum_ddloss_over_n_exp_logt_exp_logt = ddloss_over_n_exp_logt.mul_(exp_logt).sum()
+            # ddloss[()] = sum_ddloss_over_n_exp_logt_exp_logt[()] / size(n)
+            ddloss = sum_ddloss_over_n_exp_logt_exp_logt / n
+        if not ddlogt.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, dlogp, grad_logt))
+    return added(3, *parts)
 
 
 @in_float32
@@ -160,20 +125,34 @@ def kl_div_log_target_jvp(
     tlogp: Tensor | None, tlogt: Tensor | None, exp_logt: Tensor, logt_minus_logp: Tensor
 ) -> Tensor | None:
     """The tangents of loss, from those of the inputs; None where none is given."""
-    if tlogp is None or tlogt is None:
-        return added(
-            1,
-            None if tlogp is None else _jvp_of_logp(tlogp, exp_logt),
-            None if tlogt is None else _jvp_of_logt(tlogt, exp_logt, logt_minus_logp),
-        )[0]
-    n = tlogp.shape[0]
-    # sum_ddlogp_ddlogt_exp_logt[()] = sum(exp_logt[n, c] * (tlogt[n, c] * (1 + logt_minus_logp[n, c]) - tlogp[n, c]),
-    #     over=(c, n))
-    sum_ddlogp_ddlogt_exp_logt = (1 + logt_minus_logp).mul_(tlogt).sub_(tlogp).mul_(exp_logt).sum()
-    tloss = sum_ddlogp_ddlogt_exp_logt / n  # tloss[()] = sum_ddlogp_ddlogt_exp_logt[()] / size(n)
-    if not (tlogp.numel() or tlogt.numel()):  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return tloss
+    if tlogp is not None and tlogt is not None:
+        n = tlogp.shape[0]
+        # sum_ddlogp_ddlogt_exp_logt[()] = sum(exp_logt[n, c] * (tlogt[n, c] * (1 + logt_minus_logp[n, c]) -
+        #     tlogp[n, c]), over=(c, n))
+        sum_ddlogp_ddlogt_exp_logt = (1 + logt_minus_logp).mul_(tlogt).sub_(tlogp).mul_(exp_logt).sum()
+        tloss = sum_ddlogp_ddlogt_exp_logt / n  # tloss[()] = sum_ddlogp_ddlogt_exp_logt[()] / size(n)
+        if not (tlogp.numel() or tlogt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        return tloss
+    parts = []
+    if tlogp is not None:
+        n = tlogp.shape[0]
+        # sum_ddlogp_exp_logt[()] = sum(tlogp[n, c] * exp_logt[n, c], over=(c, n))
+        sum_ddlogp_exp_logt = (tlogp * exp_logt).sum()
+        tloss = -sum_ddlogp_exp_logt / n  # tloss[()] = -sum_ddlogp_exp_logt[()] / size(n)
+        if not tlogp.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    if tlogt is not None:
+        n = tlogt.shape[0]
+        # sum_ddlogt_exp_logt_logt_minus_logp[()] = sum(tlogt[n, c] * exp_logt[n, c] * (1 + logt_minus_logp[n, c]),
+        #     over=(c, n))
+        sum_ddlogt_exp_logt_logt_minus_logp = (1 + logt_minus_logp).mul_(tlogt).mul_(exp_logt).sum()
+        tloss = sum_ddlogt_exp_logt_logt_minus_logp / n  # tloss[()] = sum_ddlogt_exp_logt_logt_minus_logp[()] / size(n)
+        if not tlogt.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

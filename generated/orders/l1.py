@@ -35,76 +35,55 @@ def l1_forward(x: Tensor, t: Tensor) -> tuple[Tensor, L1Saved]:
     return loss, L1Saved(*saved)
 
 
-def _double_backward_of_x(
-    dderror: Tensor, dloss: Tensor, error: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dderror alone."""
-    need_ddloss, _, _ = needs or (True,) * 3
-    ddloss = torch.sign(error).mul_(dderror).mean()  # ddloss[()] = mean(sign(error[...]) * dderror[...], over=...)
-    if not dderror.numel():  # the statistics of nothing are nan, and its gradients 0
-        ddloss = torch.zeros_like(ddloss)
-    return ddloss if need_ddloss else None, None, None
-
-
-def _double_backward_of_t(
-    ddt: Tensor, dloss: Tensor, error: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddt alone."""
-    need_ddloss, _, _ = needs or (True,) * 3
-    ddloss = -torch.sign(error).mul_(ddt).mean()  # ddloss[()] = -mean(sign(error[...]) * ddt[...], over=...)
-    if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
-        ddloss = torch.zeros_like(ddloss)
-    return ddloss if need_ddloss else None, None, None
-
-
 @in_float32
 def l1_double_backward(
     dderror: Tensor | None, ddt: Tensor | None, dloss: Tensor, error: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dloss, x and t, from those of the gradients; None for what is 0, or not needed."""
-    if dderror is None or ddt is None:
-        return added(
-            3,
-            None if dderror is None else _double_backward_of_x(dderror, dloss, error, needs=needs),
-            None if ddt is None else _double_backward_of_t(ddt, dloss, error, needs=needs),
-        )
-    need_ddloss, _, _ = needs or (True,) * 3
-    # ddloss[()] = mean(sign(error[...]) * (dderror[...] - ddt[...]), over=...)
-    ddloss = torch.sign(error).mul_(dderror - ddt).mean()
-    if not (dderror.numel() or ddt.numel()):  # the statistics of nothing are nan, and its gradients 0
-        ddloss = torch.zeros_like(ddloss)
-    return ddloss if need_ddloss else None, None, None
-
-
-def _jvp_of_x(tx: Tensor, error: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    tloss = torch.sign(error).mul_(tx).mean()  # tloss[()] = mean(sign(error[...]) * tx[...], over=...)
-    if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
-
-
-def _jvp_of_t(tt: Tensor, error: Tensor) -> tuple[Tensor | None]:
-    """The same from tt alone."""
-    tloss = -torch.sign(error).mul_(tt).mean()  # tloss[()] = -mean(sign(error[...]) * tt[...], over=...)
-    if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
+    if dderror is not None and ddt is not None:
+        need_ddloss, _, _ = needs or (True,) * 3
+        # ddloss[()] = mean(sign(error[...]) * (dderror[...] - ddt[...]), over=...)
+        ddloss = torch.sign(error).mul_(dderror - ddt).mean()
+        if not (dderror.numel() or ddt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            ddloss = torch.zeros_like(ddloss)
+        return ddloss if need_ddloss else None, None, None
+    parts = []
+    if dderror is not None:
+        need_ddloss, _, _ = needs or (True,) * 3
+        ddloss = torch.sign(error).mul_(dderror).mean()  # ddloss[()] = mean(sign(error[...]) * dderror[...], over=...)
+        if not dderror.numel():  # the statistics of nothing are nan, and its gradients 0
+            ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss if need_ddloss else None, None, None))
+    if ddt is not None:
+        need_ddloss, _, _ = needs or (True,) * 3
+        ddloss = -torch.sign(error).mul_(ddt).mean()  # ddloss[()] = -mean(sign(error[...]) * ddt[...], over=...)
+        if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
+            ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss if need_ddloss else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def l1_jvp(tx: Tensor | None, tt: Tensor | None, error: Tensor) -> Tensor | None:
     """The tangents of loss, from those of the inputs; None where none is given."""
-    if tx is None or tt is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, error),
-            None if tt is None else _jvp_of_t(tt, error),
-        )[0]
-    tloss = torch.sign(error).mul_(tx - tt).mean()  # tloss[()] = mean(sign(error[...]) * (tx[...] - tt[...]), over=...)
-    if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return tloss
+    if tx is not None and tt is not None:
+        # tloss[()] = mean(sign(error[...]) * (tx[...] - tt[...]), over=...)
+        tloss = torch.sign(error).mul_(tx - tt).mean()
+        if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        return tloss
+    parts = []
+    if tx is not None:
+        tloss = torch.sign(error).mul_(tx).mean()  # tloss[()] = mean(sign(error[...]) * tx[...], over=...)
+        if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    if tt is not None:
+        tloss = -torch.sign(error).mul_(tt).mean()  # tloss[()] = -mean(sign(error[...]) * tt[...], over=...)
+        if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -52,103 +52,6 @@ def layernorm_forward(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-05
     return y, LayernormSaved(*saved, leading)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, need_grad_x, need_dgamma, _ = needs or (True,) * 4
-    ddy = grad_x = dgamma = None
-    d = ddx.shape[-1]
-    if need_grad_x or need_dgamma:
-        dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
-    if need_grad_x:
-        # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
-        mean_dxhat_xhat = dy_xhat @ gamma / d
-        gamma_dy = gamma * dy  # gamma_dy[..., d] = gamma[d] * dy[..., d]
-        mean_dxhat = gamma_dy.sum(-1, keepdim=True) / d  # mean_dxhat[...] = sum(gamma_dy[..., d], over=d) / size(d)
-        # dx[..., d] = rstd[...] * (gamma_dy[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat[...])
-        dx = gamma_dy.addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
-    ddx_inner = rstd * ddx  # ddx_inner[..., d] = rstd[...] * ddx[..., d]
-    # sum_ddx_inner_xhat[...] = sum(ddx_inner[..., d] * xhat[..., d], over=d)
-    sum_ddx_inner_xhat = (ddx_inner * xhat).sum(-1, keepdim=True)
-    dmean_dxhat_xhat = -sum_ddx_inner_xhat  # dmean_dxhat_xhat[...] = -sum_ddx_inner_xhat[...]
-    sum_ddx_inner = ddx_inner.sum(-1, keepdim=True)  # sum_ddx_inner[...] = sum(ddx_inner[..., d], over=d)
-    if need_grad_x:
-        # dmu[...] = rstd[...] * (mean_dxhat_xhat[...] * sum_ddx_inner[...] - dmean_dxhat_xhat[...] * mean_dxhat[...])
-        dmu = rstd.squeeze(-1) * torch.addcmul(
-            mean_dxhat_xhat * sum_ddx_inner.squeeze(-1), dmean_dxhat_xhat.squeeze(-1), mean_dxhat.squeeze(-1), value=-1
-        )
-        mean_ddx_dx = dx.mul_(ddx).mean(-1, keepdim=True)  # mean_ddx_dx[...] = mean(ddx[..., d] * dx[..., d], over=d)
-    if need_ddy or need_grad_x:
-        dmean_dxhat_xhat_over_d = dmean_dxhat_xhat / d  # dmean_dxhat_xhat_over_d[...] = dmean_dxhat_xhat[...] / size(d)
-    if need_grad_x:
-        # grad_x[..., d] = dmean_dxhat_xhat_over_d[...] * gamma[d] * rstd[...] * dy[..., d] + dmu[...] / size(d) +
-        #     rstd[...] * (mean_dxhat_xhat[...] / size(d) * sum_ddx_inner_xhat[...] - mean_ddx_dx[...] -
-        #     dmean_dxhat_xhat_over_d[...] * mean_dxhat_xhat[...]) * xhat[..., d] - mean_dxhat_xhat[...] * rstd[...] *
-        #     ddx_inner[..., d]
-        grad_x = (
-            (dmean_dxhat_xhat_over_d * gamma)
-            .mul_(rstd)
-            .mul_(dy)
-            .add_(dmu[..., None] / d)
-            .add_(
-                rstd
-                * torch.addcmul(
-                    mean_dxhat_xhat[..., None] / d * sum_ddx_inner_xhat - mean_ddx_dx,
-                    dmean_dxhat_xhat_over_d,
-                    mean_dxhat_xhat[..., None],
-                    value=-1,
-                )
-                * xhat
-            )
-            .addcmul_(mean_dxhat_xhat[..., None] * rstd, ddx_inner, value=-1)
-        )
-    if need_dgamma:
-        # sum_dmean_dxhat_xhat_ddx_inner_dy[d] = sum(dmean_dxhat_xhat[...] * dy_xhat[..., d] - sum_ddx_inner[...] *
-        #     dy[..., d], over=...)
-        sum_dmean_dxhat_xhat_ddx_inner_dy = (
-            dy_xhat.mul_(dmean_dxhat_xhat).addcmul_(sum_ddx_inner, dy, value=-1).sum_to_size(d)
-        )
-        # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
-        sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
-        # dgamma[d] = sum_dmean_dxhat_xhat_ddx_inner_dy[d] / size(d) + sum_ddx_inner_dy[d]
-        dgamma = sum_dmean_dxhat_xhat_ddx_inner_dy / d + sum_ddx_inner_dy
-    if need_ddy:
-        # ddy[..., d] = gamma[d] * (ddx_inner[..., d] + dmean_dxhat_xhat_over_d[...] * xhat[..., d] - sum_ddx_inner[...]
-        #     / size(d))
-        ddy = ddx_inner.addcmul_(dmean_dxhat_xhat_over_d, xhat).sub_(sum_ddx_inner, alpha=ratio_of(1, d)).mul_(gamma)
-    return ddy, grad_x, dgamma, None
-
-
-def _double_backward_of_gamma(
-    ddgamma: Tensor, dy: Tensor, rstd: Tensor, xhat: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddgamma alone."""
-    need_ddy, need_dx, _, _ = needs or (True,) * 4
-    ddy = dx = None
-    if need_dx:
-        dxhat = ddgamma * dy  # dxhat[..., d] = ddgamma[d] * dy[..., d]
-        # mean_dxhat_xhat[...] = mean(dxhat[..., d] * xhat[..., d], over=d)
-        mean_dxhat_xhat = (dxhat * xhat).mean(-1, keepdim=True)
-        mean_dxhat = dxhat.mean(-1, keepdim=True)  # mean_dxhat[...] = mean(dxhat[..., d], over=d)
-        # dx[..., d] = rstd[...] * (dxhat[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat[...])
-        dx = dxhat.addcmul_(mean_dxhat_xhat, xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
-    if need_ddy:
-        ddy = ddgamma * xhat  # ddy[..., d] = ddgamma[d] * xhat[..., d]
-    return ddy, dx, None, None
-
-
-def _double_backward_of_beta(
-    ddbeta: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddbeta alone."""
-    need_ddy, _, _, _ = needs or (True,) * 4
-    leading = dy.shape[:-1]
-    d = ddbeta.shape[0]
-    ddy = ddbeta.expand(*leading, d)  # ddy[..., d] = ddbeta[d]
-    return ddy if need_ddy else None, None, None, None
-
-
 @in_float32
 def layernorm_double_backward(
     ddx: Tensor | None,
@@ -163,76 +66,141 @@ def layernorm_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, gamma and beta, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddgamma is None or ddbeta is None:
-        return added(
-            4,
-            None if ddx is None else _double_backward_of_x(ddx, dy, rstd, xhat, gamma, needs=needs),
-            None if ddgamma is None else _double_backward_of_gamma(ddgamma, dy, rstd, xhat, needs=needs),
-            None if ddbeta is None else _double_backward_of_beta(ddbeta, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
-    ddy = grad_x = grad_gamma = None
-    d = ddx.shape[-1]
-    if need_grad_x or need_grad_gamma:
-        dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
-    if need_grad_x:
-        # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
-        mean_dxhat_xhat = dy_xhat @ gamma / d
-        gamma_dy = gamma * dy  # gamma_dy[..., d] = gamma[d] * dy[..., d]
-        mean_dxhat_2 = gamma_dy.sum(-1, keepdim=True) / d  # mean_dxhat_2[...] = sum(gamma_dy[..., d], over=d) / size(d)
-        # dx[..., d] = rstd[...] * (gamma_dy[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat_2[...])
-        dx = gamma_dy.addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat_2).mul_(rstd)
-    ddx_inner = rstd * ddx  # ddx_inner[..., d] = rstd[...] * ddx[..., d]
-    # dmean_dxhat_xhat[...] = -sum(ddx_inner[..., d] * xhat[..., d], over=d)
-    dmean_dxhat_xhat = -(ddx_inner * xhat).sum(-1, keepdim=True)
-    if need_ddy or need_grad_x:
-        # ddy_xhat[..., d] = dmean_dxhat_xhat[...] / size(d) * gamma[d] + ddgamma[d]
-        ddy_xhat = torch.addcmul(ddgamma, dmean_dxhat_xhat, gamma, value=ratio_of(1, d))
-    if need_grad_x:
-        # dxhat[..., d] = ddy_xhat[..., d] * dy[..., d] - mean_dxhat_xhat[...] * ddx_inner[..., d]
-        dxhat = (ddy_xhat * dy).addcmul_(mean_dxhat_xhat[..., None], ddx_inner, value=-1)
-        # mean_ddx_dx_dxhat[...] = -mean(ddx[..., d] * dx[..., d] + dxhat[..., d] * xhat[..., d], over=d)
-        mean_ddx_dx_dxhat = -dx.mul_(ddx).addcmul_(dxhat, xhat).mean(-1, keepdim=True)
-        mean_dxhat = dxhat.mean(-1, keepdim=True)  # mean_dxhat[...] = mean(dxhat[..., d], over=d)
-        # grad_x[..., d] = rstd[...] * (dxhat[..., d] + mean_ddx_dx_dxhat[...] * xhat[..., d] - mean_dxhat[...])
-        grad_x = dxhat.addcmul_(mean_ddx_dx_dxhat, xhat).sub_(mean_dxhat).mul_(rstd)
-    if need_ddy or need_grad_gamma:
-        dmean_dxhat = -ddx_inner.sum(-1, keepdim=True)  # dmean_dxhat[...] = -sum(ddx_inner[..., d], over=d)
-    if need_grad_gamma:
-        # sum_dmean_dxhat_dmean_dxhat_xhat_dy[d] = sum(dmean_dxhat[...] * dy[..., d] + dmean_dxhat_xhat[...] *
-        #     dy_xhat[..., d], over=...)
-        sum_dmean_dxhat_dmean_dxhat_xhat_dy = (dmean_dxhat * dy).addcmul_(dmean_dxhat_xhat, dy_xhat).sum_to_size(d)
-        # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
-        sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
-        # grad_gamma[d] = sum_dmean_dxhat_dmean_dxhat_xhat_dy[d] / size(d) + sum_ddx_inner_dy[d]
-        grad_gamma = sum_dmean_dxhat_dmean_dxhat_xhat_dy / d + sum_ddx_inner_dy
-    if need_ddy:
-        # ddy[..., d] = ddy_xhat[..., d] * xhat[..., d] + ddbeta[d] + gamma[d] * (ddx_inner[..., d] + dmean_dxhat[...] /
-        #     size(d))
-        ddy = torch.addcmul(ddbeta, ddy_xhat, xhat).addcmul_(gamma, ddx_inner.add_(dmean_dxhat / d))
-    return ddy, grad_x, grad_gamma, None
-
-
-def _jvp_of_x(tx: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    mean_ddx = tx.mean(-1, keepdim=True)  # mean_ddx[...] = mean(tx[..., d], over=d)
-    mean_ddx_xhat = (tx * xhat).mean(-1, keepdim=True)  # mean_ddx_xhat[...] = mean(tx[..., d] * xhat[..., d], over=d)
-    # ty[..., d] = gamma[d] * rstd[...] * (tx[..., d] - mean_ddx[...] - mean_ddx_xhat[...] * xhat[..., d])
-    ty = (tx - mean_ddx).addcmul_(mean_ddx_xhat, xhat, value=-1).mul_(gamma * rstd)
-    return (ty,)
-
-
-def _jvp_of_gamma(tgamma: Tensor, xhat: Tensor) -> tuple[Tensor | None]:
-    """The same from tgamma alone."""
-    ty = tgamma * xhat  # ty[..., d] = tgamma[d] * xhat[..., d]
-    return (ty,)
-
-
-def _jvp_of_beta(tbeta: Tensor, leading: torch.Size) -> tuple[Tensor | None]:
-    """The same from tbeta alone."""
-    d = tbeta.shape[0]
-    ty = tbeta.expand(*leading, d)  # ty[..., d] = tbeta[d]
-    return (ty,)
+    if ddx is not None and ddgamma is not None and ddbeta is not None:
+        need_ddy, need_grad_x, need_grad_gamma, _ = needs or (True,) * 4
+        ddy = grad_x = grad_gamma = None
+        d = ddx.shape[-1]
+        if need_grad_x or need_grad_gamma:
+            dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
+        if need_grad_x:
+            # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
+            mean_dxhat_xhat = dy_xhat @ gamma / d
+            gamma_dy = gamma * dy  # gamma_dy[..., d] = gamma[d] * dy[..., d]
+            # mean_dxhat_2[...] = sum(gamma_dy[..., d], over=d) / size(d)
+            mean_dxhat_2 = gamma_dy.sum(-1, keepdim=True) / d
+            # dx[..., d] = rstd[...] * (gamma_dy[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat_2[...])
+            dx = gamma_dy.addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat_2).mul_(rstd)
+        ddx_inner = rstd * ddx  # ddx_inner[..., d] = rstd[...] * ddx[..., d]
+        # dmean_dxhat_xhat[...] = -sum(ddx_inner[..., d] * xhat[..., d], over=d)
+        dmean_dxhat_xhat = -(ddx_inner * xhat).sum(-1, keepdim=True)
+        if need_ddy or need_grad_x:
+            # ddy_xhat[..., d] = dmean_dxhat_xhat[...] / size(d) * gamma[d] + ddgamma[d]
+            ddy_xhat = torch.addcmul(ddgamma, dmean_dxhat_xhat, gamma, value=ratio_of(1, d))
+        if need_grad_x:
+            # dxhat[..., d] = ddy_xhat[..., d] * dy[..., d] - mean_dxhat_xhat[...] * ddx_inner[..., d]
+            dxhat = (ddy_xhat * dy).addcmul_(mean_dxhat_xhat[..., None], ddx_inner, value=-1)
+            # mean_ddx_dx_dxhat[...] = -mean(ddx[..., d] * dx[..., d] + dxhat[..., d] * xhat[..., d], over=d)
+            mean_ddx_dx_dxhat = -dx.mul_(ddx).addcmul_(dxhat, xhat).mean(-1, keepdim=True)
+            mean_dxhat = dxhat.mean(-1, keepdim=True)  # mean_dxhat[...] = mean(dxhat[..., d], over=d)
+            # grad_x[..., d] = rstd[...] * (dxhat[..., d] + mean_ddx_dx_dxhat[...] * xhat[..., d] - mean_dxhat[...])
+            grad_x = dxhat.addcmul_(mean_ddx_dx_dxhat, xhat).sub_(mean_dxhat).mul_(rstd)
+        if need_ddy or need_grad_gamma:
+            dmean_dxhat = -ddx_inner.sum(-1, keepdim=True)  # dmean_dxhat[...] = -sum(ddx_inner[..., d], over=d)
+        if need_grad_gamma:
+            # sum_dmean_dxhat_dmean_dxhat_xhat_dy[d] = sum(dmean_dxhat[...] * dy[..., d] + dmean_dxhat_xhat[...] *
+            #     dy_xhat[..., d], over=...)
+            sum_dmean_dxhat_dmean_dxhat_xhat_dy = (dmean_dxhat * dy).addcmul_(dmean_dxhat_xhat, dy_xhat).sum_to_size(d)
+            # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
+            sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
+            # grad_gamma[d] = sum_dmean_dxhat_dmean_dxhat_xhat_dy[d] / size(d) + sum_ddx_inner_dy[d]
+            grad_gamma = sum_dmean_dxhat_dmean_dxhat_xhat_dy / d + sum_ddx_inner_dy
+        if need_ddy:
+            # ddy[..., d] = ddy_xhat[..., d] * xhat[..., d] + ddbeta[d] + gamma[d] * (ddx_inner[..., d] +
+            #     dmean_dxhat[...] / size(d))
+            ddy = torch.addcmul(ddbeta, ddy_xhat, xhat).addcmul_(gamma, ddx_inner.add_(dmean_dxhat / d))
+        return ddy, grad_x, grad_gamma, None
+    parts = []
+    if ddx is not None:
+        need_ddy, need_grad_x, need_dgamma, _ = needs or (True,) * 4
+        ddy = grad_x = dgamma = None
+        d = ddx.shape[-1]
+        if need_grad_x or need_dgamma:
+            dy_xhat = dy * xhat  # dy_xhat[..., d] = dy[..., d] * xhat[..., d]
+        if need_grad_x:
+            # mean_dxhat_xhat[...] = sum(gamma[d] * dy_xhat[..., d], over=d) / size(d)
+            mean_dxhat_xhat = dy_xhat @ gamma / d
+            gamma_dy = gamma * dy  # gamma_dy[..., d] = gamma[d] * dy[..., d]
+            mean_dxhat = gamma_dy.sum(-1, keepdim=True) / d  # mean_dxhat[...] = sum(gamma_dy[..., d], over=d) / size(d)
+            # dx[..., d] = rstd[...] * (gamma_dy[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat[...])
+            dx = gamma_dy.addcmul_(mean_dxhat_xhat[..., None], xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
+        ddx_inner = rstd * ddx  # ddx_inner[..., d] = rstd[...] * ddx[..., d]
+        # sum_ddx_inner_xhat[...] = sum(ddx_inner[..., d] * xhat[..., d], over=d)
+        sum_ddx_inner_xhat = (ddx_inner * xhat).sum(-1, keepdim=True)
+        dmean_dxhat_xhat = -sum_ddx_inner_xhat  # dmean_dxhat_xhat[...] = -sum_ddx_inner_xhat[...]
+        sum_ddx_inner = ddx_inner.sum(-1, keepdim=True)  # sum_ddx_inner[...] = sum(ddx_inner[..., d], over=d)
+        if need_grad_x:
+            # dmu[...] = rstd[...] * (mean_dxhat_xhat[...] * sum_ddx_inner[...] - dmean_dxhat_xhat[...] *
+            #     mean_dxhat[...])
+            dmu = rstd.squeeze(-1) * torch.addcmul(
+                mean_dxhat_xhat * sum_ddx_inner.squeeze(-1),
+                dmean_dxhat_xhat.squeeze(-1),
+                mean_dxhat.squeeze(-1),
+                value=-1,
+            )
+            # mean_ddx_dx[...] = mean(ddx[..., d] * dx[..., d], over=d)
+            mean_ddx_dx = dx.mul_(ddx).mean(-1, keepdim=True)
+        if need_ddy or need_grad_x:
+            # dmean_dxhat_xhat_over_d[...] = dmean_dxhat_xhat[...] / size(d)
+            dmean_dxhat_xhat_over_d = dmean_dxhat_xhat / d
+        if need_grad_x:
+            # grad_x[..., d] = dmean_dxhat_xhat_over_d[...] * gamma[d] * rstd[...] * dy[..., d] + dmu[...] / size(d) +
+            #     rstd[...] * (mean_dxhat_xhat[...] / size(d) * sum_ddx_inner_xhat[...] - mean_ddx_dx[...] -
+            #     dmean_dxhat_xhat_over_d[...] * mean_dxhat_xhat[...]) * xhat[..., d] - mean_dxhat_xhat[...] * rstd[...]
+            #     * ddx_inner[..., d]
+            grad_x = (
+                (dmean_dxhat_xhat_over_d * gamma)
+                .mul_(rstd)
+                .mul_(dy)
+                .add_(dmu[..., None] / d)
+                .add_(
+                    rstd
+                    * torch.addcmul(
+                        mean_dxhat_xhat[..., None] / d * sum_ddx_inner_xhat - mean_ddx_dx,
+                        dmean_dxhat_xhat_over_d,
+                        mean_dxhat_xhat[..., None],
+                        value=-1,
+                    )
+                    * xhat
+                )
+                .addcmul_(mean_dxhat_xhat[..., None] * rstd, ddx_inner, value=-1)
+            )
+        if need_dgamma:
+            # sum_dmean_dxhat_xhat_ddx_inner_dy[d] = sum(dmean_dxhat_xhat[...] * dy_xhat[..., d] - sum_ddx_inner[...] *
+            #     dy[..., d], over=...)
+            sum_dmean_dxhat_xhat_ddx_inner_dy = (
+                dy_xhat.mul_(dmean_dxhat_xhat).addcmul_(sum_ddx_inner, dy, value=-1).sum_to_size(d)
+            )
+            # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
+            sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
+            # dgamma[d] = sum_dmean_dxhat_xhat_ddx_inner_dy[d] / size(d) + sum_ddx_inner_dy[d]
+            dgamma = sum_dmean_dxhat_xhat_ddx_inner_dy / d + sum_ddx_inner_dy
+        if need_ddy:
+            # ddy[..., d] = gamma[d] * (ddx_inner[..., d] + dmean_dxhat_xhat_over_d[...] * xhat[..., d] -
+            #     sum_ddx_inner[...] / size(d))
+            ddy = (
+                ddx_inner.addcmul_(dmean_dxhat_xhat_over_d, xhat).sub_(sum_ddx_inner, alpha=ratio_of(1, d)).mul_(gamma)
+            )
+        parts.append((ddy, grad_x, dgamma, None))
+    if ddgamma is not None:
+        need_ddy, need_dx, _, _ = needs or (True,) * 4
+        ddy = dx = None
+        if need_dx:
+            dxhat = ddgamma * dy  # dxhat[..., d] = ddgamma[d] * dy[..., d]
+            # mean_dxhat_xhat[...] = mean(dxhat[..., d] * xhat[..., d], over=d)
+            mean_dxhat_xhat = (dxhat * xhat).mean(-1, keepdim=True)
+            mean_dxhat = dxhat.mean(-1, keepdim=True)  # mean_dxhat[...] = mean(dxhat[..., d], over=d)
+            # dx[..., d] = rstd[...] * (dxhat[..., d] - mean_dxhat_xhat[...] * xhat[..., d] - mean_dxhat[...])
+            dx = dxhat.addcmul_(mean_dxhat_xhat, xhat, value=-1).sub_(mean_dxhat).mul_(rstd)
+        if need_ddy:
+            ddy = ddgamma * xhat  # ddy[..., d] = ddgamma[d] * xhat[..., d]
+        parts.append((ddy, dx, None, None))
+    if ddbeta is not None:
+        need_ddy, _, _, _ = needs or (True,) * 4
+        leading = dy.shape[:-1]
+        d = ddbeta.shape[0]
+        ddy = ddbeta.expand(*leading, d)  # ddy[..., d] = ddbeta[d]
+        parts.append((ddy if need_ddy else None, None, None, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -246,23 +214,22 @@ def layernorm_jvp(
     leading: torch.Size,
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tgamma is None or tbeta is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, rstd, xhat, gamma),
-            None if tgamma is None else _jvp_of_gamma(tgamma, xhat),
-            None if tbeta is None else _jvp_of_beta(tbeta, leading),
-        )[0]
-    ddx_inner = rstd * tx  # ddx_inner[..., d] = rstd[...] * tx[..., d]
-    mean_ddx_inner = ddx_inner.mean(-1, keepdim=True)  # mean_ddx_inner[...] = mean(ddx_inner[..., d], over=d)
-    # mean_ddx_inner_xhat[...] = mean(ddx_inner[..., d] * xhat[..., d], over=d)
-    mean_ddx_inner_xhat = (ddx_inner * xhat).mean(-1, keepdim=True)
-    # ty[..., d] = tbeta[d] + gamma[d] * (ddx_inner[..., d] - mean_ddx_inner[...]) + xhat[..., d] * (tgamma[d] -
-    #     gamma[d] * mean_ddx_inner_xhat[...])
-    ty = torch.addcmul(tbeta, gamma, ddx_inner.sub_(mean_ddx_inner)).addcmul_(
-        xhat, torch.addcmul(tgamma, gamma, mean_ddx_inner_xhat, value=-1)
-    )
-    return ty
+    parts = []
+    if tx is not None:
+        mean_ddx = tx.mean(-1, keepdim=True)  # mean_ddx[...] = mean(tx[..., d], over=d)
+        # mean_ddx_xhat[...] = mean(tx[..., d] * xhat[..., d], over=d)
+        mean_ddx_xhat = (tx * xhat).mean(-1, keepdim=True)
+        # ty[..., d] = gamma[d] * rstd[...] * (tx[..., d] - mean_ddx[...] - mean_ddx_xhat[...] * xhat[..., d])
+        ty = (tx - mean_ddx).addcmul_(mean_ddx_xhat, xhat, value=-1).mul_(gamma * rstd)
+        parts.append((ty,))
+    if tgamma is not None:
+        ty = tgamma * xhat  # ty[..., d] = tgamma[d] * xhat[..., d]
+        parts.append((ty,))
+    if tbeta is not None:
+        d = tbeta.shape[0]
+        ty = tbeta.expand(*leading, d)  # ty[..., d] = tbeta[d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

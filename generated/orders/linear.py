@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from torch.nn import functional
 from torch import Tensor
 
 from .._support import in_float32
@@ -39,43 +38,6 @@ def linear_forward(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, LinearSaved
     return y, LinearSaved(*saved, leading)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, w: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dw, _ = needs or (True,) * 4
-    ddy = dw = None
-    if need_dw:
-        dw = torch.einsum("...i, ...o -> io", ddx, dy)  # dw[i, o] = sum(ddx[..., i] * dy[..., o], over=...)
-    if need_ddy:
-        ddy = ddx @ w  # ddy[..., o] = sum(ddx[..., i] * w[i, o], over=i)
-    return ddy, None, dw, None
-
-
-def _double_backward_of_w(
-    ddw: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddw alone."""
-    need_ddy, need_dx, _, _ = needs or (True,) * 4
-    ddy = dx = None
-    if need_dx:
-        dx = dy @ ddw.T  # dx[..., i] = sum(ddw[i, o] * dy[..., o], over=o)
-    if need_ddy:
-        ddy = x @ ddw  # ddy[..., o] = sum(ddw[i, o] * x[..., i], over=i)
-    return ddy, dx, None, None
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, _, _, _ = needs or (True,) * 4
-    leading = dy.shape[:-1]
-    o = ddb.shape[0]
-    ddy = ddb.expand(*leading, o)  # ddy[..., o] = ddb[o]
-    return ddy if need_ddy else None, None, None, None
-
-
 @in_float32
 def linear_double_backward(
     ddx: Tensor | None,
@@ -89,42 +51,30 @@ def linear_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, w and b, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddw is None or ddb is None:
-        return added(
-            4,
-            None if ddx is None else _double_backward_of_x(ddx, dy, w, needs=needs),
-            None if ddw is None else _double_backward_of_w(ddw, dy, x, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_w, _ = needs or (True,) * 4
-    ddy = grad_x = grad_w = None
-    if need_grad_x:
-        grad_x = dy @ ddw.T  # grad_x[..., i] = sum(ddw[i, o] * dy[..., o], over=o)
-    if need_grad_w:
-        grad_w = torch.einsum("...i, ...o -> io", ddx, dy)  # grad_w[i, o] = sum(ddx[..., i] * dy[..., o], over=...)
-    if need_ddy:
-        # ddy[..., o] = sum(ddw[i, o] * x[..., i], over=i) + sum(ddx[..., i] * w[i, o], over=i) + ddb[o]
-        ddy = functional.linear(x, ddw.T, ddb).add_(ddx @ w)
-    return ddy, grad_x, grad_w, None
-
-
-def _jvp_of_x(tx: Tensor, w: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    ty = tx @ w  # ty[..., o] = sum(tx[..., i] * w[i, o], over=i)
-    return (ty,)
-
-
-def _jvp_of_w(tw: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from tw alone."""
-    ty = x @ tw  # ty[..., o] = sum(tw[i, o] * x[..., i], over=i)
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, leading: torch.Size) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    o = tb.shape[0]
-    ty = tb.expand(*leading, o)  # ty[..., o] = tb[o]
-    return (ty,)
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dw, _ = needs or (True,) * 4
+        ddy = dw = None
+        if need_dw:
+            dw = torch.einsum("...i, ...o -> io", ddx, dy)  # dw[i, o] = sum(ddx[..., i] * dy[..., o], over=...)
+        if need_ddy:
+            ddy = ddx @ w  # ddy[..., o] = sum(ddx[..., i] * w[i, o], over=i)
+        parts.append((ddy, None, dw, None))
+    if ddw is not None:
+        need_ddy, need_dx, _, _ = needs or (True,) * 4
+        ddy = dx = None
+        if need_dx:
+            dx = dy @ ddw.T  # dx[..., i] = sum(ddw[i, o] * dy[..., o], over=o)
+        if need_ddy:
+            ddy = x @ ddw  # ddy[..., o] = sum(ddw[i, o] * x[..., i], over=i)
+        parts.append((ddy, dx, None, None))
+    if ddb is not None:
+        need_ddy, _, _, _ = needs or (True,) * 4
+        leading = dy.shape[:-1]
+        o = ddb.shape[0]
+        ddy = ddb.expand(*leading, o)  # ddy[..., o] = ddb[o]
+        parts.append((ddy if need_ddy else None, None, None, None))
+    return added(4, *parts)
 
 
 @in_float32
@@ -132,16 +82,18 @@ def linear_jvp(
     tx: Tensor | None, tw: Tensor | None, tb: Tensor | None, x: Tensor, w: Tensor, leading: torch.Size
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tw is None or tb is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, w),
-            None if tw is None else _jvp_of_w(tw, x),
-            None if tb is None else _jvp_of_b(tb, leading),
-        )[0]
-    # ty[..., o] = sum(tw[i, o] * x[..., i], over=i) + sum(tx[..., i] * w[i, o], over=i) + tb[o]
-    ty = functional.linear(x, tw.T, tb).add_(tx @ w)
-    return ty
+    parts = []
+    if tx is not None:
+        ty = tx @ w  # ty[..., o] = sum(tx[..., i] * w[i, o], over=i)
+        parts.append((ty,))
+    if tw is not None:
+        ty = x @ tw  # ty[..., o] = sum(tw[i, o] * x[..., i], over=i)
+        parts.append((ty,))
+    if tb is not None:
+        o = tb.shape[0]
+        ty = tb.expand(*leading, o)  # ty[..., o] = tb[o]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -34,78 +34,42 @@ def matmul_forward(a: Tensor, b: Tensor) -> tuple[Tensor, MatmulSaved]:
     return c, MatmulSaved(*saved)
 
 
-def _double_backward_of_a(
-    dda: Tensor, dc: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dda alone."""
-    need_ddc, _, need_db = needs or (True,) * 3
-    ddc = db = None
-    if need_db:
-        db = dda.T @ dc  # db[k, j] = sum(dc[i, j] * dda[i, k], over=i)
-    if need_ddc:
-        ddc = dda @ b  # ddc[i, j] = sum(b[k, j] * dda[i, k], over=k)
-    return ddc, None, db
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dc: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddc, need_da, _ = needs or (True,) * 3
-    ddc = da = None
-    if need_da:
-        da = dc @ ddb.T  # da[i, k] = sum(dc[i, j] * ddb[k, j], over=j)
-    if need_ddc:
-        ddc = a @ ddb  # ddc[i, j] = sum(a[i, k] * ddb[k, j], over=k)
-    return ddc, da, None
-
-
 @in_float32
 def matmul_double_backward(
     dda: Tensor | None, ddb: Tensor | None, dc: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dc, a and b, from those of the gradients; None for what is 0, or not needed."""
-    if dda is None or ddb is None:
-        return added(
-            3,
-            None if dda is None else _double_backward_of_a(dda, dc, b, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dc, a, needs=needs),
-        )
-    need_ddc, need_grad_a, need_grad_b = needs or (True,) * 3
-    ddc = grad_a = grad_b = None
-    if need_grad_a:
-        grad_a = dc @ ddb.T  # grad_a[i, k] = sum(dc[i, j] * ddb[k, j], over=j)
-    if need_grad_b:
-        grad_b = dda.T @ dc  # grad_b[k, j] = sum(dc[i, j] * dda[i, k], over=i)
-    if need_ddc:
-        # ddc[i, j] = sum(a[i, k] * ddb[k, j], over=k) + sum(b[k, j] * dda[i, k], over=k)
-        ddc = (a @ ddb).addmm_(dda, b)
-    return ddc, grad_a, grad_b
-
-
-def _jvp_of_a(ta: Tensor, b: Tensor) -> tuple[Tensor | None]:
-    """The same from ta alone."""
-    tc = ta @ b  # tc[i, j] = sum(b[k, j] * ta[i, k], over=k)
-    return (tc,)
-
-
-def _jvp_of_b(tb: Tensor, a: Tensor) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    tc = a @ tb  # tc[i, j] = sum(a[i, k] * tb[k, j], over=k)
-    return (tc,)
+    parts = []
+    if dda is not None:
+        need_ddc, _, need_db = needs or (True,) * 3
+        ddc = db = None
+        if need_db:
+            db = dda.T @ dc  # db[k, j] = sum(dc[i, j] * dda[i, k], over=i)
+        if need_ddc:
+            ddc = dda @ b  # ddc[i, j] = sum(b[k, j] * dda[i, k], over=k)
+        parts.append((ddc, None, db))
+    if ddb is not None:
+        need_ddc, need_da, _ = needs or (True,) * 3
+        ddc = da = None
+        if need_da:
+            da = dc @ ddb.T  # da[i, k] = sum(dc[i, j] * ddb[k, j], over=j)
+        if need_ddc:
+            ddc = a @ ddb  # ddc[i, j] = sum(a[i, k] * ddb[k, j], over=k)
+        parts.append((ddc, da, None))
+    return added(3, *parts)
 
 
 @in_float32
 def matmul_jvp(ta: Tensor | None, tb: Tensor | None, a: Tensor, b: Tensor) -> Tensor | None:
     """The tangents of c, from those of the inputs; None where none is given."""
-    if ta is None or tb is None:
-        return added(
-            1,
-            None if ta is None else _jvp_of_a(ta, b),
-            None if tb is None else _jvp_of_b(tb, a),
-        )[0]
-    tc = (a @ tb).addmm_(ta, b)  # tc[i, j] = sum(a[i, k] * tb[k, j], over=k) + sum(b[k, j] * ta[i, k], over=k)
-    return tc
+    parts = []
+    if ta is not None:
+        tc = ta @ b  # tc[i, j] = sum(b[k, j] * ta[i, k], over=k)
+        parts.append((tc,))
+    if tb is not None:
+        tc = a @ tb  # tc[i, j] = sum(a[i, k] * tb[k, j], over=k)
+        parts.append((tc,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

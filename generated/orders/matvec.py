@@ -35,77 +35,42 @@ def matvec_forward(a: Tensor, x: Tensor) -> tuple[Tensor, MatvecSaved]:
     return y, MatvecSaved(*saved)
 
 
-def _double_backward_of_a(
-    dda: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dda alone."""
-    need_ddy, _, need_dx = needs or (True,) * 3
-    ddy = dx = None
-    if need_dx:
-        dx = sum_of_rows(dy, dda)  # dx[k] = sum(dy[i] * dda[i, k], over=i)
-    if need_ddy:
-        ddy = dda @ x  # ddy[i] = sum(x[k] * dda[i, k], over=k)
-    return ddy, None, dx
-
-
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, need_da, _ = needs or (True,) * 3
-    ddy = da = None
-    if need_da:
-        da = ddx * dy[:, None]  # da[i, k] = ddx[k] * dy[i]
-    if need_ddy:
-        ddy = a @ ddx  # ddy[i] = sum(ddx[k] * a[i, k], over=k)
-    return ddy, da, None
-
-
 @in_float32
 def matvec_double_backward(
     dda: Tensor | None, ddx: Tensor | None, dy: Tensor, a: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, a and x, from those of the gradients; None for what is 0, or not needed."""
-    if dda is None or ddx is None:
-        return added(
-            3,
-            None if dda is None else _double_backward_of_a(dda, dy, x, needs=needs),
-            None if ddx is None else _double_backward_of_x(ddx, dy, a, needs=needs),
-        )
-    need_ddy, need_grad_a, need_grad_x = needs or (True,) * 3
-    ddy = grad_a = grad_x = None
-    if need_grad_a:
-        grad_a = ddx * dy[:, None]  # grad_a[i, k] = ddx[k] * dy[i]
-    if need_grad_x:
-        grad_x = sum_of_rows(dy, dda)  # grad_x[k] = sum(dy[i] * dda[i, k], over=i)
-    if need_ddy:
-        ddy = (ddx * a).addcmul_(x, dda).sum(1)  # ddy[i] = sum(ddx[k] * a[i, k] + x[k] * dda[i, k], over=k)
-    return ddy, grad_a, grad_x
-
-
-def _jvp_of_a(ta: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from ta alone."""
-    ty = ta @ x  # ty[i] = sum(x[k] * ta[i, k], over=k)
-    return (ty,)
-
-
-def _jvp_of_x(tx: Tensor, a: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    ty = a @ tx  # ty[i] = sum(tx[k] * a[i, k], over=k)
-    return (ty,)
+    parts = []
+    if dda is not None:
+        need_ddy, _, need_dx = needs or (True,) * 3
+        ddy = dx = None
+        if need_dx:
+            dx = sum_of_rows(dy, dda)  # dx[k] = sum(dy[i] * dda[i, k], over=i)
+        if need_ddy:
+            ddy = dda @ x  # ddy[i] = sum(x[k] * dda[i, k], over=k)
+        parts.append((ddy, None, dx))
+    if ddx is not None:
+        need_ddy, need_da, _ = needs or (True,) * 3
+        ddy = da = None
+        if need_da:
+            da = ddx * dy[:, None]  # da[i, k] = ddx[k] * dy[i]
+        if need_ddy:
+            ddy = a @ ddx  # ddy[i] = sum(ddx[k] * a[i, k], over=k)
+        parts.append((ddy, da, None))
+    return added(3, *parts)
 
 
 @in_float32
 def matvec_jvp(ta: Tensor | None, tx: Tensor | None, a: Tensor, x: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if ta is None or tx is None:
-        return added(
-            1,
-            None if ta is None else _jvp_of_a(ta, x),
-            None if tx is None else _jvp_of_x(tx, a),
-        )[0]
-    ty = (tx * a).addcmul_(x, ta).sum(1)  # ty[i] = sum(tx[k] * a[i, k] + x[k] * ta[i, k], over=k)
-    return ty
+    parts = []
+    if ta is not None:
+        ty = ta @ x  # ty[i] = sum(x[k] * ta[i, k], over=k)
+        parts.append((ty,))
+    if tx is not None:
+        ty = a @ tx  # ty[i] = sum(tx[k] * a[i, k], over=k)
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -38,111 +38,92 @@ def mse_forward(x: Tensor, t: Tensor) -> tuple[Tensor, MseSaved]:
     return loss, MseSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dloss: Tensor, x_minus_t: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
-    ddloss = dt = None
-    leading = ddx.shape[:]
-    if need_grad_x or need_dt:
-        grad_x = 2 * dloss / math.prod(leading) * ddx  # grad_x[...] = 2 * dloss[()] / size(...) * ddx[...]
-    if need_dt:
-        dt = -grad_x  # dt[...] = -grad_x[...]
-    if need_ddloss:
-        # mean_ddx_x_minus_t[()] = mean(ddx[...] * x_minus_t[...], over=...)
-        mean_ddx_x_minus_t = (ddx * x_minus_t).mean()
-        ddloss = 2 * mean_ddx_x_minus_t  # ddloss[()] = 2 * mean_ddx_x_minus_t[()]
-    if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_x if need_grad_x else None, dt
-
-
-def _double_backward_of_t(
-    ddt: Tensor, dloss: Tensor, x_minus_t: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddt alone."""
-    need_ddloss, need_grad_x, need_grad_t = needs or (True,) * 3
-    ddloss = grad_t = None
-    leading = ddt.shape[:]
-    if need_grad_x or need_grad_t:
-        grad_x = -2 * dloss / math.prod(leading) * ddt  # grad_x[...] = (-2) * dloss[()] / size(...) * ddt[...]
-    if need_grad_t:
-        grad_t = -grad_x  # grad_t[...] = -grad_x[...]
-    if need_ddloss:
-        # mean_ddt_x_minus_t[()] = mean(ddt[...] * x_minus_t[...], over=...)
-        mean_ddt_x_minus_t = (ddt * x_minus_t).mean()
-        ddloss = -2 * mean_ddt_x_minus_t  # ddloss[()] = (-2) * mean_ddt_x_minus_t[()]
-    if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
-        if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_x if need_grad_x else None, grad_t
-
-
 @in_float32
 def mse_double_backward(
     ddx: Tensor | None, ddt: Tensor | None, dloss: Tensor, x_minus_t: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dloss, x and t, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddt is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dloss, x_minus_t, needs=needs),
-            None if ddt is None else _double_backward_of_t(ddt, dloss, x_minus_t, needs=needs),
-        )
-    need_ddloss, need_grad_x, need_grad_t = needs or (True,) * 3
-    ddloss = grad_t = None
-    leading = ddx.shape[:]
-    ddx_total = ddx - ddt  # ddx_total[...] = ddx[...] - ddt[...]
-    if need_grad_x or need_grad_t:
-        grad_x = 2 * dloss / math.prod(leading) * ddx_total  # grad_x[...] = 2 * dloss[()] / size(...) * ddx_total[...]
-    if need_grad_t:
-        grad_t = -grad_x  # grad_t[...] = -grad_x[...]
-    if need_ddloss:
-        # mean_ddx_total_x_minus_t[()] = mean(ddx_total[...] * x_minus_t[...], over=...)
-        mean_ddx_total_x_minus_t = ddx_total.mul_(x_minus_t).mean()
-        ddloss = 2 * mean_ddx_total_x_minus_t  # ddloss[()] = 2 * mean_ddx_total_x_minus_t[()]
-    if not (ddx.numel() or ddt.numel()):  # the statistics of nothing are nan, and its gradients 0
+    if ddx is not None and ddt is not None:
+        need_ddloss, need_grad_x, need_grad_t = needs or (True,) * 3
+        ddloss = grad_t = None
+        leading = ddx.shape[:]
+        ddx_total = ddx - ddt  # ddx_total[...] = ddx[...] - ddt[...]
+        if need_grad_x or need_grad_t:
+            # grad_x[...] = 2 * dloss[()] / size(...) * ddx_total[...]
+            grad_x = 2 * dloss / math.prod(leading) * ddx_total
+        if need_grad_t:
+            grad_t = -grad_x  # grad_t[...] = -grad_x[...]
         if need_ddloss:
-            ddloss = torch.zeros_like(ddloss)
-    return ddloss, grad_x if need_grad_x else None, grad_t
-
-
-def _jvp_of_x(tx: Tensor, x_minus_t: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    mean_ddx_x_minus_t = (tx * x_minus_t).mean()  # mean_ddx_x_minus_t[()] = mean(tx[...] * x_minus_t[...], over=...)
-    tloss = 2 * mean_ddx_x_minus_t  # tloss[()] = 2 * mean_ddx_x_minus_t[()]
-    if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
-
-
-def _jvp_of_t(tt: Tensor, x_minus_t: Tensor) -> tuple[Tensor | None]:
-    """The same from tt alone."""
-    mean_ddt_x_minus_t = (tt * x_minus_t).mean()  # mean_ddt_x_minus_t[()] = mean(tt[...] * x_minus_t[...], over=...)
-    tloss = -2 * mean_ddt_x_minus_t  # tloss[()] = (-2) * mean_ddt_x_minus_t[()]
-    if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return (tloss,)
+            # mean_ddx_total_x_minus_t[()] = mean(ddx_total[...] * x_minus_t[...], over=...)
+            mean_ddx_total_x_minus_t = ddx_total.mul_(x_minus_t).mean()
+            ddloss = 2 * mean_ddx_total_x_minus_t  # ddloss[()] = 2 * mean_ddx_total_x_minus_t[()]
+        if not (ddx.numel() or ddt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        return ddloss, grad_x if need_grad_x else None, grad_t
+    parts = []
+    if ddx is not None:
+        need_ddloss, need_grad_x, need_dt = needs or (True,) * 3
+        ddloss = dt = None
+        leading = ddx.shape[:]
+        if need_grad_x or need_dt:
+            grad_x = 2 * dloss / math.prod(leading) * ddx  # grad_x[...] = 2 * dloss[()] / size(...) * ddx[...]
+        if need_dt:
+            dt = -grad_x  # dt[...] = -grad_x[...]
+        if need_ddloss:
+            # mean_ddx_x_minus_t[()] = mean(ddx[...] * x_minus_t[...], over=...)
+            mean_ddx_x_minus_t = (ddx * x_minus_t).mean()
+            ddloss = 2 * mean_ddx_x_minus_t  # ddloss[()] = 2 * mean_ddx_x_minus_t[()]
+        if not ddx.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, grad_x if need_grad_x else None, dt))
+    if ddt is not None:
+        need_ddloss, need_grad_x, need_grad_t = needs or (True,) * 3
+        ddloss = grad_t = None
+        leading = ddt.shape[:]
+        if need_grad_x or need_grad_t:
+            grad_x = -2 * dloss / math.prod(leading) * ddt  # grad_x[...] = (-2) * dloss[()] / size(...) * ddt[...]
+        if need_grad_t:
+            grad_t = -grad_x  # grad_t[...] = -grad_x[...]
+        if need_ddloss:
+            # mean_ddt_x_minus_t[()] = mean(ddt[...] * x_minus_t[...], over=...)
+            mean_ddt_x_minus_t = (ddt * x_minus_t).mean()
+            ddloss = -2 * mean_ddt_x_minus_t  # ddloss[()] = (-2) * mean_ddt_x_minus_t[()]
+        if not ddt.numel():  # the statistics of nothing are nan, and its gradients 0
+            if need_ddloss:
+                ddloss = torch.zeros_like(ddloss)
+        parts.append((ddloss, grad_x if need_grad_x else None, grad_t))
+    return added(3, *parts)
 
 
 @in_float32
 def mse_jvp(tx: Tensor | None, tt: Tensor | None, x_minus_t: Tensor) -> Tensor | None:
     """The tangents of loss, from those of the inputs; None where none is given."""
-    if tx is None or tt is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, x_minus_t),
-            None if tt is None else _jvp_of_t(tt, x_minus_t),
-        )[0]
-    ddx_total = tx - tt  # ddx_total[...] = tx[...] - tt[...]
-    # mean_ddx_total_x_minus_t[()] = mean(ddx_total[...] * x_minus_t[...], over=...)
-    mean_ddx_total_x_minus_t = ddx_total.mul_(x_minus_t).mean()
-    tloss = 2 * mean_ddx_total_x_minus_t  # tloss[()] = 2 * mean_ddx_total_x_minus_t[()]
-    if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
-        tloss = torch.zeros_like(tloss)
-    return tloss
+    if tx is not None and tt is not None:
+        ddx_total = tx - tt  # ddx_total[...] = tx[...] - tt[...]
+        # mean_ddx_total_x_minus_t[()] = mean(ddx_total[...] * x_minus_t[...], over=...)
+        mean_ddx_total_x_minus_t = ddx_total.mul_(x_minus_t).mean()
+        tloss = 2 * mean_ddx_total_x_minus_t  # tloss[()] = 2 * mean_ddx_total_x_minus_t[()]
+        if not (tx.numel() or tt.numel()):  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        return tloss
+    parts = []
+    if tx is not None:
+        # mean_ddx_x_minus_t[()] = mean(tx[...] * x_minus_t[...], over=...)
+        mean_ddx_x_minus_t = (tx * x_minus_t).mean()
+        tloss = 2 * mean_ddx_x_minus_t  # tloss[()] = 2 * mean_ddx_x_minus_t[()]
+        if not tx.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    if tt is not None:
+        # mean_ddt_x_minus_t[()] = mean(tt[...] * x_minus_t[...], over=...)
+        mean_ddt_x_minus_t = (tt * x_minus_t).mean()
+        tloss = -2 * mean_ddt_x_minus_t  # tloss[()] = (-2) * mean_ddt_x_minus_t[()]
+        if not tt.numel():  # the statistics of nothing are nan, and its gradients 0
+            tloss = torch.zeros_like(tloss)
+        parts.append((tloss,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

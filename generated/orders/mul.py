@@ -34,77 +34,42 @@ def mul_forward(x: Tensor, y: Tensor) -> tuple[Tensor, MulSaved]:
     return z, MulSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dz: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddz, _, need_dy = needs or (True,) * 3
-    ddz = dy = None
-    if need_dy:
-        dy = ddx * dz  # dy[...] = ddx[...] * dz[...]
-    if need_ddz:
-        ddz = ddx * y  # ddz[...] = ddx[...] * y[...]
-    return ddz, None, dy
-
-
-def _double_backward_of_y(
-    ddy: Tensor, dz: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddy alone."""
-    need_ddz, need_dx, _ = needs or (True,) * 3
-    ddz = dx = None
-    if need_dx:
-        dx = ddy * dz  # dx[...] = ddy[...] * dz[...]
-    if need_ddz:
-        ddz = ddy * x  # ddz[...] = ddy[...] * x[...]
-    return ddz, dx, None
-
-
 @in_float32
 def mul_double_backward(
     ddx: Tensor | None, ddy: Tensor | None, dz: Tensor, x: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dz, x and y, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddy is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dz, y, needs=needs),
-            None if ddy is None else _double_backward_of_y(ddy, dz, x, needs=needs),
-        )
-    need_ddz, need_grad_x, need_grad_y = needs or (True,) * 3
-    ddz = grad_x = grad_y = None
-    if need_grad_x:
-        grad_x = ddy * dz  # grad_x[...] = ddy[...] * dz[...]
-    if need_grad_y:
-        grad_y = ddx * dz  # grad_y[...] = ddx[...] * dz[...]
-    if need_ddz:
-        ddz = (ddx * y).addcmul_(ddy, x)  # ddz[...] = ddx[...] * y[...] + ddy[...] * x[...]
-    return ddz, grad_x, grad_y
-
-
-def _jvp_of_x(tx: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    tz = tx * y  # tz[...] = tx[...] * y[...]
-    return (tz,)
-
-
-def _jvp_of_y(ty: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from ty alone."""
-    tz = ty * x  # tz[...] = ty[...] * x[...]
-    return (tz,)
+    parts = []
+    if ddx is not None:
+        need_ddz, _, need_dy = needs or (True,) * 3
+        ddz = dy = None
+        if need_dy:
+            dy = ddx * dz  # dy[...] = ddx[...] * dz[...]
+        if need_ddz:
+            ddz = ddx * y  # ddz[...] = ddx[...] * y[...]
+        parts.append((ddz, None, dy))
+    if ddy is not None:
+        need_ddz, need_dx, _ = needs or (True,) * 3
+        ddz = dx = None
+        if need_dx:
+            dx = ddy * dz  # dx[...] = ddy[...] * dz[...]
+        if need_ddz:
+            ddz = ddy * x  # ddz[...] = ddy[...] * x[...]
+        parts.append((ddz, dx, None))
+    return added(3, *parts)
 
 
 @in_float32
 def mul_jvp(tx: Tensor | None, ty: Tensor | None, x: Tensor, y: Tensor) -> Tensor | None:
     """The tangents of z, from those of the inputs; None where none is given."""
-    if tx is None or ty is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, y),
-            None if ty is None else _jvp_of_y(ty, x),
-        )[0]
-    tz = (tx * y).addcmul_(ty, x)  # tz[...] = tx[...] * y[...] + ty[...] * x[...]
-    return tz
+    parts = []
+    if tx is not None:
+        tz = tx * y  # tz[...] = tx[...] * y[...]
+        parts.append((tz,))
+    if ty is not None:
+        tz = ty * x  # tz[...] = ty[...] * x[...]
+        parts.append((tz,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

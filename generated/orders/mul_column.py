@@ -34,77 +34,42 @@ def mul_column_forward(x: Tensor, c: Tensor) -> tuple[Tensor, MulColumnSaved]:
     return y, MulColumnSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dc = needs or (True,) * 3
-    ddy = dc = None
-    if need_dc:
-        dc = (ddx * dy).sum(1)  # dc[n] = sum(ddx[n, d] * dy[n, d], over=d)
-    if need_ddy:
-        ddy = c[:, None] * ddx  # ddy[n, d] = c[n] * ddx[n, d]
-    return ddy, None, dc
-
-
-def _double_backward_of_c(
-    ddc: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddc alone."""
-    need_ddy, need_dx, _ = needs or (True,) * 3
-    ddy = dx = None
-    if need_dx:
-        dx = ddc[:, None] * dy  # dx[n, d] = ddc[n] * dy[n, d]
-    if need_ddy:
-        ddy = ddc[:, None] * x  # ddy[n, d] = ddc[n] * x[n, d]
-    return ddy, dx, None
-
-
 @in_float32
 def mul_column_double_backward(
     ddx: Tensor | None, ddc: Tensor | None, dy: Tensor, x: Tensor, c: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and c, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddc is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dy, c, needs=needs),
-            None if ddc is None else _double_backward_of_c(ddc, dy, x, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_c = needs or (True,) * 3
-    ddy = grad_x = grad_c = None
-    if need_grad_x:
-        grad_x = ddc[:, None] * dy  # grad_x[n, d] = ddc[n] * dy[n, d]
-    if need_grad_c:
-        grad_c = (ddx * dy).sum(1)  # grad_c[n] = sum(ddx[n, d] * dy[n, d], over=d)
-    if need_ddy:
-        ddy = (c[:, None] * ddx).addcmul_(ddc[:, None], x)  # ddy[n, d] = c[n] * ddx[n, d] + ddc[n] * x[n, d]
-    return ddy, grad_x, grad_c
-
-
-def _jvp_of_x(tx: Tensor, c: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    ty = c[:, None] * tx  # ty[n, d] = c[n] * tx[n, d]
-    return (ty,)
-
-
-def _jvp_of_c(tc: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from tc alone."""
-    ty = tc[:, None] * x  # ty[n, d] = tc[n] * x[n, d]
-    return (ty,)
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dc = needs or (True,) * 3
+        ddy = dc = None
+        if need_dc:
+            dc = (ddx * dy).sum(1)  # dc[n] = sum(ddx[n, d] * dy[n, d], over=d)
+        if need_ddy:
+            ddy = c[:, None] * ddx  # ddy[n, d] = c[n] * ddx[n, d]
+        parts.append((ddy, None, dc))
+    if ddc is not None:
+        need_ddy, need_dx, _ = needs or (True,) * 3
+        ddy = dx = None
+        if need_dx:
+            dx = ddc[:, None] * dy  # dx[n, d] = ddc[n] * dy[n, d]
+        if need_ddy:
+            ddy = ddc[:, None] * x  # ddy[n, d] = ddc[n] * x[n, d]
+        parts.append((ddy, dx, None))
+    return added(3, *parts)
 
 
 @in_float32
 def mul_column_jvp(tx: Tensor | None, tc: Tensor | None, x: Tensor, c: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tc is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, c),
-            None if tc is None else _jvp_of_c(tc, x),
-        )[0]
-    ty = (c[:, None] * tx).addcmul_(tc[:, None], x)  # ty[n, d] = c[n] * tx[n, d] + tc[n] * x[n, d]
-    return ty
+    parts = []
+    if tx is not None:
+        ty = c[:, None] * tx  # ty[n, d] = c[n] * tx[n, d]
+        parts.append((ty,))
+    if tc is not None:
+        ty = tc[:, None] * x  # ty[n, d] = tc[n] * x[n, d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -34,79 +34,43 @@ def mul_row_forward(x: Tensor, g: Tensor) -> tuple[Tensor, MulRowSaved]:
     return y, MulRowSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, g: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_dg = needs or (True,) * 3
-    ddy = dg = None
-    d = ddx.shape[-1]
-    if need_dg:
-        dg = (ddx * dy).sum_to_size(d)  # dg[d] = sum(ddx[..., d] * dy[..., d], over=...)
-    if need_ddy:
-        ddy = g * ddx  # ddy[..., d] = g[d] * ddx[..., d]
-    return ddy, None, dg
-
-
-def _double_backward_of_g(
-    ddg: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddg alone."""
-    need_ddy, need_dx, _ = needs or (True,) * 3
-    ddy = dx = None
-    if need_dx:
-        dx = ddg * dy  # dx[..., d] = ddg[d] * dy[..., d]
-    if need_ddy:
-        ddy = ddg * x  # ddy[..., d] = ddg[d] * x[..., d]
-    return ddy, dx, None
-
-
 @in_float32
 def mul_row_double_backward(
     ddx: Tensor | None, ddg: Tensor | None, dy: Tensor, x: Tensor, g: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and g, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddg is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dy, g, needs=needs),
-            None if ddg is None else _double_backward_of_g(ddg, dy, x, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_g = needs or (True,) * 3
-    ddy = grad_x = grad_g = None
-    d = ddx.shape[-1]
-    if need_grad_x:
-        grad_x = ddg * dy  # grad_x[..., d] = ddg[d] * dy[..., d]
-    if need_grad_g:
-        grad_g = (ddx * dy).sum_to_size(d)  # grad_g[d] = sum(ddx[..., d] * dy[..., d], over=...)
-    if need_ddy:
-        ddy = (ddg * x).addcmul_(g, ddx)  # ddy[..., d] = ddg[d] * x[..., d] + g[d] * ddx[..., d]
-    return ddy, grad_x, grad_g
-
-
-def _jvp_of_x(tx: Tensor, g: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    ty = g * tx  # ty[..., d] = g[d] * tx[..., d]
-    return (ty,)
-
-
-def _jvp_of_g(tg: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from tg alone."""
-    ty = tg * x  # ty[..., d] = tg[d] * x[..., d]
-    return (ty,)
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_dg = needs or (True,) * 3
+        ddy = dg = None
+        d = ddx.shape[-1]
+        if need_dg:
+            dg = (ddx * dy).sum_to_size(d)  # dg[d] = sum(ddx[..., d] * dy[..., d], over=...)
+        if need_ddy:
+            ddy = g * ddx  # ddy[..., d] = g[d] * ddx[..., d]
+        parts.append((ddy, None, dg))
+    if ddg is not None:
+        need_ddy, need_dx, _ = needs or (True,) * 3
+        ddy = dx = None
+        if need_dx:
+            dx = ddg * dy  # dx[..., d] = ddg[d] * dy[..., d]
+        if need_ddy:
+            ddy = ddg * x  # ddy[..., d] = ddg[d] * x[..., d]
+        parts.append((ddy, dx, None))
+    return added(3, *parts)
 
 
 @in_float32
 def mul_row_jvp(tx: Tensor | None, tg: Tensor | None, x: Tensor, g: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tg is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, g),
-            None if tg is None else _jvp_of_g(tg, x),
-        )[0]
-    ty = (tg * x).addcmul_(g, tx)  # ty[..., d] = tg[d] * x[..., d] + g[d] * tx[..., d]
-    return ty
+    parts = []
+    if tx is not None:
+        ty = g * tx  # ty[..., d] = g[d] * tx[..., d]
+        parts.append((ty,))
+    if tg is not None:
+        ty = tg * x  # ty[..., d] = tg[d] * x[..., d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

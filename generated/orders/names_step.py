@@ -32,8 +32,7 @@ Double backward
     grad_C[v, e] = sum(grad_embcat[n', (t', e)] * delta(ix[n', t'], v), over=(n', t'))
     grad_b1[h] = sum(grad_hprebn[n', h], over=n')
     grad_b2[c] = sum(grad_logits[n', c], over=n')
-    ddloss[] = sum(ddlogits[n', c'] * probs[n', c'], over=(c', n')) / size(n) - sum(ddlogits[n', c'] * where(y[n']
-        == c', 1 / size(n), 0), over=(c', n'))
+    ddloss[] = (sum(ddlogits[n', c'] * probs[n', c'], over=(c', n')) - sum(ddlogits[n', y[n']], over=n')) / size(n)
 
 Tangents
     ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i) + sum(tW1[i, h] * embcat[n, i],
@@ -46,8 +45,8 @@ Tangents
         tbnbias[h] - bngain_bnvar_inv[h] * mean_ddhprebn[h])
     ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h) + sum(tW2[h, c] * h[n, h], over=h) + tb2[c]
     sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-    tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
+    mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+    tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
 """
 
 from __future__ import annotations
@@ -98,719 +97,6 @@ def names_step_forward(
     return loss, NamesStepSaved(*saved)
 
 
-def _double_backward_of_C(
-    ddC: Tensor,
-    dloss: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddC alone."""
-    need_ddloss, need_grad_C, need_dW1, need_db1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
-        needs or (True,) * 8
-    )
-    ddloss = grad_C = dW1 = db1 = grad_bngain = dW2 = db2 = None
-    n = embcat.shape[0]
-    c = probs.shape[1]
-    v, e = ddC.shape
-    t = ix.shape[1]
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2:
-        # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
-        dlogits = torch.where(y[:, None] == torch.arange(c, device=ddC.device), -dloss / n, 0).addcmul_(
-            dloss, probs, value=ratio_of(1, n)
-        )
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias:
-        dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bngain:
-        dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
-        dbngain = (bnraw * dhpreact_2).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
-        dbnbias = dhpreact_2.sum(0)  # dbnbias[h] = sum(dhpreact_2[n, h], over=n)
-    ddC_apart = functional.embedding(ix, ddC).flatten(1, 2)  # ddC_apart[n, (t, e)] = ddC[ix[n, t], e]
-    ddhprebn = ddC_apart @ W1  # ddhprebn[n, h] = sum(W1[i, h] * ddC_apart[n, i], over=i)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bngain:
-        dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
-        # dhprebn_inner[n, h] = dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] - dbnbias[h] / size(n)
-        dhprebn_inner = torch.addcmul(dhpreact, dbngain, bnraw, value=ratio_of(-1, n - 1)).sub_(
-            dbnbias, alpha=ratio_of(1, n)
-        )
-    sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
-    mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
-    bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
-    # ddhpreact[n, h] = bngain_bnvar_inv[h] * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n) - 1) * bnraw[n, h] -
-    #     mean_ddhprebn[h])
-    ddhpreact = (
-        torch.addcmul(ddhprebn, sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1))
-        .sub_(mean_ddhprebn)
-        .mul_(bngain_bnvar_inv)
-    )
-    ddh = ddhpreact * one_minus_h_squared  # ddh[n, h] = ddhpreact[n, h] * one_minus_h_squared[n, h]
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
-    sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2 or need_db2:
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
-        grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias:
-        # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddhpreact[n, h] * dh[n, h] * h[n, h]
-        grad_h = (grad_logits @ W2.T).sub_(ddhpreact.mul_(dh).mul_(h).mul_(2))
-        grad_hpreact = grad_h.mul_(one_minus_h_squared)  # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bngain:
-        # sum_ddhprebn_dhprebn_inner[h] = sum(ddhprebn[n, h] * dhprebn_inner[n, h], over=n)
-        sum_ddhprebn_dhprebn_inner = (ddhprebn * dhprebn_inner).sum(0)
-        # sum_bnraw_grad_hpreact[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
-        sum_bnraw_grad_hpreact = (bnraw * grad_hpreact).sum(0)
-    if need_grad_C or need_dW1 or need_db1 or need_grad_bnbias:
-        grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
-    if need_grad_C or need_dW1 or need_db1:
-        bnvar_inv_2 = bnvar_inv / (n - 1)  # bnvar_inv_2[h] = bnvar_inv[h] / (size(n) - 1)
-        shared = bnvar_inv_2 * sum_ddhprebn_bnraw  # shared[h] = bnvar_inv_2[h] * sum_ddhprebn_bnraw[h]
-        bnvar_inv_dbngain = bnvar_inv_2 * dbngain  # bnvar_inv_dbngain[h] = bnvar_inv_2[h] * dbngain[h]
-        grad_hprebn = (
-            grad_hpreact.addcmul_(
-                bnvar_inv * (ratio_of(2, n - 1) * dbngain * sum_ddhprebn_bnraw - sum_ddhprebn_dhprebn_inner)
-                - sum_bnraw_grad_hpreact,
-                bnraw,
-                value=ratio_of(1, n - 1),
-            )
-            .add_(
-                torch.sub(
-                    torch.addcmul(bnvar_inv_dbngain * mean_ddhprebn, shared, dbnbias, value=ratio_of(1, n)),
-                    grad_bnbias,
-                    alpha=ratio_of(1, n),
-                )
-            )
-            .addcmul_(bnvar_inv_dbngain, ddhprebn, value=-1)
-            .addcmul_(shared, dhpreact, value=-1)
-            .mul_(bngain_bnvar_inv)
-        )
-    if need_grad_C:
-        grad_embcat = grad_hprebn @ W1.T  # grad_embcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h)
-        # grad_C[v, e] = zeros, at [ix[n, t], e] += grad_embcat[n, (t, e)]
-        grad_C = ddC.new_zeros(v, e).index_add_(0, ix.reshape(-1), grad_embcat.reshape(ix.numel(), e))
-    if need_dW1:
-        dhprebn = dhprebn_inner.mul_(bngain_bnvar_inv)  # dhprebn[n, h] = bngain_bnvar_inv[h] * dhprebn_inner[n, h]
-        # dW1[i, h] = sum(ddC_apart[n, i] * dhprebn[n, h], over=n) + sum(embcat[n, i] * grad_hprebn[n, h], over=n)
-        dW1 = (ddC_apart.T @ dhprebn).addmm_(embcat.T, grad_hprebn)
-    if need_db1:
-        db1 = grad_hprebn.sum(0)  # db1[h] = sum(grad_hprebn[n, h], over=n)
-    if need_grad_bngain:
-        # grad_bngain[h] = bnvar_inv[h] * sum_ddhprebn_dhprebn_inner[h] + sum_bnraw_grad_hpreact[h]
-        grad_bngain = torch.addcmul(sum_bnraw_grad_hpreact, bnvar_inv, sum_ddhprebn_dhprebn_inner)
-    if need_dW2:
-        # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
-        dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
-    if need_db2:
-        db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()  # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            ddC.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-        )
-        # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-        ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
-    return ddloss, grad_C, dW1, db1, grad_bngain, grad_bnbias if need_grad_bnbias else None, dW2, db2
-
-
-def _double_backward_of_W1(
-    ddW1: Tensor,
-    dloss: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-    v: int,
-    e: int,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddW1 alone."""
-    need_ddloss, need_dC, need_grad_W1, need_db1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
-        needs or (True,) * 8
-    )
-    ddloss = dC = grad_W1 = db1 = grad_bngain = dW2 = db2 = None
-    n = embcat.shape[0]
-    c = probs.shape[1]
-    t = ix.shape[1]
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2:
-        # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
-        dlogits = torch.where(y[:, None] == torch.arange(c, device=ddW1.device), -dloss / n, 0).addcmul_(
-            dloss, probs, value=ratio_of(1, n)
-        )
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias:
-        dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bngain:
-        dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
-        dbngain = (bnraw * dhpreact_2).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
-        dbnbias = dhpreact_2.sum(0)  # dbnbias[h] = sum(dhpreact_2[n, h], over=n)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bngain:
-        dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
-        # dhprebn_inner[n, h] = dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] - dbnbias[h] / size(n)
-        dhprebn_inner = torch.addcmul(dhpreact, dbngain, bnraw, value=ratio_of(-1, n - 1)).sub_(
-            dbnbias, alpha=ratio_of(1, n)
-        )
-    bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
-    if need_dC:
-        dhprebn = bngain_bnvar_inv * dhprebn_inner  # dhprebn[n, h] = bngain_bnvar_inv[h] * dhprebn_inner[n, h]
-    ddhprebn = embcat @ ddW1  # ddhprebn[n, h] = sum(ddW1[i, h] * embcat[n, i], over=i)
-    sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
-    mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
-    # ddhpreact[n, h] = bngain_bnvar_inv[h] * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n) - 1) * bnraw[n, h] -
-    #     mean_ddhprebn[h])
-    ddhpreact = (
-        torch.addcmul(ddhprebn, sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1))
-        .sub_(mean_ddhprebn)
-        .mul_(bngain_bnvar_inv)
-    )
-    ddh = ddhpreact * one_minus_h_squared  # ddh[n, h] = ddhpreact[n, h] * one_minus_h_squared[n, h]
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
-    sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2 or need_db2:
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
-        grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias:
-        # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddhpreact[n, h] * dh[n, h] * h[n, h]
-        grad_h = (grad_logits @ W2.T).sub_(ddhpreact.mul_(dh).mul_(h).mul_(2))
-        grad_hpreact = grad_h.mul_(one_minus_h_squared)  # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bngain:
-        # sum_ddhprebn_dhprebn_inner[h] = sum(ddhprebn[n, h] * dhprebn_inner[n, h], over=n)
-        sum_ddhprebn_dhprebn_inner = dhprebn_inner.mul_(ddhprebn).sum(0)
-        # sum_bnraw_grad_hpreact[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
-        sum_bnraw_grad_hpreact = (bnraw * grad_hpreact).sum(0)
-    if need_dC or need_grad_W1 or need_db1 or need_grad_bnbias:
-        grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
-    if need_dC or need_grad_W1 or need_db1:
-        bnvar_inv_2 = bnvar_inv / (n - 1)  # bnvar_inv_2[h] = bnvar_inv[h] / (size(n) - 1)
-        shared = bnvar_inv_2 * sum_ddhprebn_bnraw  # shared[h] = bnvar_inv_2[h] * sum_ddhprebn_bnraw[h]
-        bnvar_inv_dbngain = bnvar_inv_2 * dbngain  # bnvar_inv_dbngain[h] = bnvar_inv_2[h] * dbngain[h]
-        grad_hprebn = (
-            grad_hpreact.addcmul_(
-                bnvar_inv * (ratio_of(2, n - 1) * dbngain * sum_ddhprebn_bnraw - sum_ddhprebn_dhprebn_inner)
-                - sum_bnraw_grad_hpreact,
-                bnraw,
-                value=ratio_of(1, n - 1),
-            )
-            .add_(
-                torch.sub(
-                    torch.addcmul(bnvar_inv_dbngain * mean_ddhprebn, shared, dbnbias, value=ratio_of(1, n)),
-                    grad_bnbias,
-                    alpha=ratio_of(1, n),
-                )
-            )
-            .addcmul_(bnvar_inv_dbngain, ddhprebn, value=-1)
-            .addcmul_(shared, dhpreact, value=-1)
-            .mul_(bngain_bnvar_inv)
-        )
-    if need_dC:
-        # dembcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h) + sum(ddW1[i, h] * dhprebn[n, h], over=h)
-        dembcat = (grad_hprebn @ W1.T).addmm_(dhprebn, ddW1.T)
-        # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
-        dC = ddW1.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
-    if need_grad_W1:
-        grad_W1 = embcat.T @ grad_hprebn  # grad_W1[i, h] = sum(embcat[n, i] * grad_hprebn[n, h], over=n)
-    if need_db1:
-        db1 = grad_hprebn.sum(0)  # db1[h] = sum(grad_hprebn[n, h], over=n)
-    if need_grad_bngain:
-        # grad_bngain[h] = bnvar_inv[h] * sum_ddhprebn_dhprebn_inner[h] + sum_bnraw_grad_hpreact[h]
-        grad_bngain = torch.addcmul(sum_bnraw_grad_hpreact, bnvar_inv, sum_ddhprebn_dhprebn_inner)
-    if need_dW2:
-        # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
-        dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
-    if need_db2:
-        db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()  # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            ddW1.new_zeros((n, c))
-            .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-            .sum()
-        )
-        # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-        ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
-    return ddloss, dC, grad_W1, db1, grad_bngain, grad_bnbias if need_grad_bnbias else None, dW2, db2
-
-
-def _double_backward_of_b1(
-    ddb1: Tensor,
-    dloss: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-    v: int,
-    e: int,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddb1 alone."""
-    need_ddloss, need_dC, need_dW1, need_grad_b1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
-        needs or (True,) * 8
-    )
-    ddloss = dC = dW1 = grad_b1 = grad_bnbias = dW2 = db2 = None
-    n = embcat.shape[0]
-    c = probs.shape[1]
-    h_size = ddb1.shape[0]
-    t = ix.shape[1]
-    if need_dC or need_dW1 or need_grad_b1:
-        # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
-        dlogits = torch.where(y[:, None] == torch.arange(c, device=ddb1.device), -dloss / n, 0).addcmul_(
-            dloss, probs, value=ratio_of(1, n)
-        )
-        dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
-        dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
-        dbngain = dhpreact.mul_(bnraw).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
-    ddh = ddb1.new_zeros((n, h_size))  # ddh[n, h] = 0
-    ddlogits = ddh.to(ddb1.dtype) @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
-    sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
-    if need_dC or need_dW1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias or need_dW2 or need_db2:
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
-        grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
-    if need_dC or need_dW1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias:
-        grad_h = grad_logits @ W2.T  # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c)
-        grad_hpreact = grad_h.mul_(1 - h.square())  # grad_hpreact[n, h] = grad_h[n, h] * (1 - h[n, h]**2)
-    if need_dC or need_dW1 or need_grad_b1 or need_grad_bngain:
-        grad_bngain = (bnraw * grad_hpreact).sum(0)  # grad_bngain[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_grad_b1:
-        # dbndiff[n, h] = bngain[h] * bnvar_inv[h] * (grad_hpreact[n, h] - grad_bngain[h] / (size(n) - 1) * bnraw[n, h]
-        #     - bnvar_inv[h] / (size(n) - 1) * dbngain[h] * ddb1[h])
-        dbndiff = (
-            torch.addcmul(grad_hpreact, grad_bngain, bnraw, value=ratio_of(-1, n - 1))
-            .sub_(bnvar_inv / (n - 1) * dbngain * ddb1)
-            .mul_(bngain * bnvar_inv)
-        )
-        mean_dbndiff = dbndiff.mean(0)  # mean_dbndiff[h] = mean(dbndiff[n, h], over=n)
-        grad_hprebn = dbndiff.sub_(mean_dbndiff)  # grad_hprebn[n, h] = dbndiff[n, h] - mean_dbndiff[h]
-    if need_dC:
-        dembcat = grad_hprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h)
-        # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
-        dC = ddb1.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
-    if need_dW1:
-        dW1 = embcat.T @ grad_hprebn  # dW1[i, h] = sum(embcat[n, i] * grad_hprebn[n, h], over=n)
-    if need_grad_b1:
-        grad_b1 = grad_hprebn.sum(0)  # grad_b1[h] = sum(grad_hprebn[n, h], over=n)
-    if need_grad_bnbias:
-        grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
-    if need_dW2:
-        dW2 = h.T @ grad_logits  # dW2[h, c] = sum(grad_logits[n, c] * h[n, h], over=n)
-    if need_db2:
-        db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()  # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
-        # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddlogits_y = (
-            ddb1.new_zeros((n, c))
-            .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-            .sum()
-        )
-        # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-        ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
-    return ddloss, dC, dW1, grad_b1, grad_bngain if need_grad_bngain else None, grad_bnbias, dW2, db2
-
-
-def _double_backward_of_bngain(
-    ddbngain: Tensor,
-    dloss: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-    v: int,
-    e: int,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddbngain alone."""
-    need_ddloss, need_dC, need_dW1, need_db1, need_grad_bngain, need_dbnbias, need_dW2, need_db2 = needs or (True,) * 8
-    ddloss = dC = dW1 = db1 = dW2 = db2 = None
-    n = embcat.shape[0]
-    c = probs.shape[1]
-    t = ix.shape[1]
-    if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias or need_dW2:
-        # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
-        dlogits = torch.where(y[:, None] == torch.arange(c, device=ddbngain.device), -dloss / n, 0).addcmul_(
-            dloss, probs, value=ratio_of(1, n)
-        )
-    if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias:
-        dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
-    if need_dC or need_dW1 or need_db1:
-        dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
-        dbngain = dhpreact_2.mul_(bnraw).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
-    if need_dC or need_dW1 or need_db1:
-        dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
-    # ddh[n, h] = ddbngain[h] * bnraw[n, h] * one_minus_h_squared[n, h]
-    ddh = (ddbngain * bnraw).mul_(one_minus_h_squared)
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
-    sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
-    if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias or need_dW2 or need_db2:
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
-        grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
-    if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias:
-        # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddbngain[h] * bnraw[n, h] * dh[n, h] * h[n, h]
-        grad_h = (grad_logits @ W2.T).sub_(dh.mul_(bnraw).mul_(h).mul_(2 * ddbngain))
-        grad_hpreact = grad_h.mul_(one_minus_h_squared)  # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
-    if need_dC or need_dW1 or need_db1 or need_grad_bngain:
-        grad_bngain = (bnraw * grad_hpreact).sum(0)  # grad_bngain[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1:
-        mean_dhpreact = dhpreact.mean(0)  # mean_dhpreact[h] = mean(dhpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1 or need_dbnbias:
-        dbnbias = grad_hpreact.sum(0)  # dbnbias[h] = sum(grad_hpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1:
-        bnvar_inv_ddbngain = bnvar_inv * ddbngain  # bnvar_inv_ddbngain[h] = bnvar_inv[h] * ddbngain[h]
-        bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
-        # dhprebn[n, h] = bngain_bnvar_inv[h] * grad_hpreact[n, h] + bnvar_inv_ddbngain[h] * dhpreact[n, h] -
-        #     bnvar_inv[h] / (size(n) - 1) * (bngain[h] * grad_bngain[h] + dbngain[h] * ddbngain[h]) * bnraw[n, h] -
-        #     (bnvar_inv_ddbngain[h] * mean_dhpreact[h] + bngain_bnvar_inv[h] * dbnbias[h] / size(n))
-        dhprebn = (
-            grad_hpreact.mul_(bngain_bnvar_inv)
-            .addcmul_(bnvar_inv_ddbngain, dhpreact)
-            .addcmul_(
-                bnvar_inv * torch.addcmul(bngain * grad_bngain, dbngain, ddbngain), bnraw, value=ratio_of(-1, n - 1)
-            )
-            .sub_(torch.addcmul(bnvar_inv_ddbngain * mean_dhpreact, bngain_bnvar_inv, dbnbias, value=ratio_of(1, n)))
-        )
-    if need_dC:
-        dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
-        # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
-        dC = ddbngain.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
-    if need_dW1:
-        dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
-    if need_db1:
-        db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
-    if need_dW2:
-        # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
-        dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
-    if need_db2:
-        db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()  # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            ddbngain.new_zeros((n, c))
-            .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-            .sum()
-        )
-        # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-        ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
-    return ddloss, dC, dW1, db1, grad_bngain if need_grad_bngain else None, dbnbias if need_dbnbias else None, dW2, db2
-
-
-def _double_backward_of_bnbias(
-    ddbnbias: Tensor,
-    dloss: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-    v: int,
-    e: int,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddbnbias alone."""
-    need_ddloss, need_dC, need_dW1, need_db1, need_dbngain, need_grad_bnbias, need_dW2, need_db2 = needs or (True,) * 8
-    ddloss = dC = dW1 = db1 = dW2 = db2 = None
-    n = embcat.shape[0]
-    c = probs.shape[1]
-    t = ix.shape[1]
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias or need_dW2:
-        # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
-        dlogits = torch.where(y[:, None] == torch.arange(c, device=ddbnbias.device), -dloss / n, 0).addcmul_(
-            dloss, probs, value=ratio_of(1, n)
-        )
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias:
-        dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
-    ddh = ddbnbias * one_minus_h_squared  # ddh[n, h] = ddbnbias[h] * one_minus_h_squared[n, h]
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
-    sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias or need_dW2 or need_db2:
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
-        grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias:
-        # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddbnbias[h] * dh[n, h] * h[n, h]
-        grad_h = (grad_logits @ W2.T).sub_(dh.mul_(h).mul_(2 * ddbnbias))
-        grad_hpreact = grad_h.mul_(one_minus_h_squared)  # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
-    if need_dC or need_dW1 or need_db1 or need_dbngain:
-        dbngain = (bnraw * grad_hpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1 or need_grad_bnbias:
-        grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1:
-        # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (grad_hpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
-        #     grad_bnbias[h] / size(n))
-        dhprebn = (
-            grad_hpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
-            .sub_(grad_bnbias, alpha=ratio_of(1, n))
-            .mul_(bngain * bnvar_inv)
-        )
-    if need_dC:
-        dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
-        # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
-        dC = ddbnbias.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
-    if need_dW1:
-        dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
-    if need_db1:
-        db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
-    if need_dW2:
-        # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
-        dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
-    if need_db2:
-        db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()  # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            ddbnbias.new_zeros((n, c))
-            .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-            .sum()
-        )
-        # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-        ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
-    return ddloss, dC, dW1, db1, dbngain if need_dbngain else None, grad_bnbias if need_grad_bnbias else None, dW2, db2
-
-
-def _double_backward_of_W2(
-    ddW2: Tensor,
-    dloss: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-    v: int,
-    e: int,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddW2 alone."""
-    need_ddloss, need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_grad_W2, need_db2 = needs or (True,) * 8
-    ddloss = dC = dW1 = db1 = grad_W2 = db2 = None
-    n = embcat.shape[0]
-    c = ddW2.shape[1]
-    t = ix.shape[1]
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
-        # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
-        dlogits = torch.where(y[:, None] == torch.arange(c, device=ddW2.device), -dloss / n, 0).addcmul_(
-            dloss, probs, value=ratio_of(1, n)
-        )
-    ddlogits = h @ ddW2  # ddlogits[n, c] = sum(ddW2[h, c] * h[n, h], over=h)
-    # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
-    sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_grad_W2 or need_db2:
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
-        grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
-        # dh[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) + sum(ddW2[h, c] * dlogits[n, c], over=c)
-        dh = (grad_logits @ W2.T).addmm_(dlogits, ddW2.T)
-        dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
-    if need_dC or need_dW1 or need_db1 or need_dbngain:
-        dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1 or need_dbnbias:
-        dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1:
-        # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
-        #     dbnbias[h] / size(n))
-        dhprebn = (
-            dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
-            .sub_(dbnbias, alpha=ratio_of(1, n))
-            .mul_(bngain * bnvar_inv)
-        )
-    if need_dC:
-        dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
-        # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
-        dC = ddW2.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
-    if need_dW1:
-        dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
-    if need_db1:
-        db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
-    if need_grad_W2:
-        grad_W2 = h.T @ grad_logits  # grad_W2[h, c] = sum(grad_logits[n, c] * h[n, h], over=n)
-    if need_db2:
-        db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()  # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
-        # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddlogits_y = (
-            ddW2.new_zeros((n, c))
-            .scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1)))
-            .sum()
-        )
-        # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-        ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
-    return ddloss, dC, dW1, db1, dbngain if need_dbngain else None, dbnbias if need_dbnbias else None, grad_W2, db2
-
-
-def _double_backward_of_b2(
-    ddb2: Tensor,
-    dloss: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-    v: int,
-    e: int,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddb2 alone."""
-    need_ddloss, need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_dW2, need_grad_b2 = needs or (True,) * 8
-    ddloss = dC = dW1 = db1 = dW2 = grad_b2 = None
-    n = embcat.shape[0]
-    t = ix.shape[1]
-    c = ddb2.shape[0]
-    sum_ddb2_probs = probs @ ddb2  # sum_ddb2_probs[n] = sum(ddb2[c] * probs[n, c], over=c)
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_dW2 or need_grad_b2:
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddb2[c] - sum_ddb2_probs[n])
-        grad_logits = (ddb2 - sum_ddb2_probs[:, None]).mul_(probs).mul_(dloss / n)
-    if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
-        dh = grad_logits @ W2.T  # dh[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c)
-        dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
-    if need_dC or need_dW1 or need_db1 or need_dbngain:
-        dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1 or need_dbnbias:
-        dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
-    if need_dC or need_dW1 or need_db1:
-        # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
-        #     dbnbias[h] / size(n))
-        dhprebn = (
-            dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
-            .sub_(dbnbias, alpha=ratio_of(1, n))
-            .mul_(bngain * bnvar_inv)
-        )
-    if need_dC:
-        dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
-        # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
-        dC = ddb2.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
-    if need_dW1:
-        dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
-    if need_db1:
-        db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
-    if need_dW2:
-        dW2 = h.T @ grad_logits  # dW2[h, c] = sum(grad_logits[n, c] * h[n, h], over=n)
-    if need_grad_b2:
-        grad_b2 = grad_logits.sum(0)  # grad_b2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddb2_probs_2 = sum_ddb2_probs.sum()  # sum_ddb2_probs_2[()] = sum(sum_ddb2_probs[n], over=n)
-        # sum_ddb2_y[()] = sum(1 / size(n) * ddb2[c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddb2_y = (ratio_of(1, n) * ddb2[:, None] * ddb2.new_zeros((c, n)).scatter_(0, y.unsqueeze(0), 1)).sum()
-        ddloss = sum_ddb2_probs_2 / n - sum_ddb2_y  # ddloss[()] = sum_ddb2_probs_2[()] / size(n) - sum_ddb2_y[()]
-    return ddloss, dC, dW1, db1, dbngain if need_dbngain else None, dbnbias if need_dbnbias else None, dW2, grad_b2
-
-
 @in_float32
 def names_step_double_backward(
     ddC: Tensor | None,
@@ -847,366 +133,702 @@ def names_step_double_backward(
 ]:
     """The cotangents of dloss, C, W1, b1, bngain, bnbias, W2 and b2, from those of the gradients; None for what is 0, or not needed."""
     if (
-        ddC is None
-        or ddW1 is None
-        or ddb1 is None
-        or ddbngain is None
-        or ddbnbias is None
-        or ddW2 is None
-        or ddb2 is None
+        ddC is not None
+        and ddW1 is not None
+        and ddb1 is not None
+        and ddbngain is not None
+        and ddbnbias is not None
+        and ddW2 is not None
+        and ddb2 is not None
     ):
-        return added(
-            8,
-            (
-                None
-                if ddC is None
-                else _double_backward_of_C(
-                    ddC, dloss, embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, needs=needs
-                )
-            ),
-            (
-                None
-                if ddW1 is None
-                else _double_backward_of_W1(
-                    ddW1, dloss, embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e, needs=needs
-                )
-            ),
-            (
-                None
-                if ddb1 is None
-                else _double_backward_of_b1(
-                    ddb1, dloss, embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e, needs=needs
-                )
-            ),
-            (
-                None
-                if ddbngain is None
-                else _double_backward_of_bngain(
-                    ddbngain, dloss, embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e, needs=needs
-                )
-            ),
-            (
-                None
-                if ddbnbias is None
-                else _double_backward_of_bnbias(
-                    ddbnbias, dloss, embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e, needs=needs
-                )
-            ),
-            (
-                None
-                if ddW2 is None
-                else _double_backward_of_W2(
-                    ddW2, dloss, embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e, needs=needs
-                )
-            ),
-            (
-                None
-                if ddb2 is None
-                else _double_backward_of_b2(
-                    ddb2, dloss, embcat, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y, v, e, needs=needs
-                )
-            ),
+        (
+            need_ddloss,
+            need_grad_C,
+            need_grad_W1,
+            need_grad_b1,
+            need_grad_bngain,
+            need_grad_bnbias,
+            need_grad_W2,
+            need_grad_b2,
+        ) = (
+            needs or (True,) * 8
         )
-    (
-        need_ddloss,
-        need_grad_C,
-        need_grad_W1,
-        need_grad_b1,
-        need_grad_bngain,
-        need_grad_bnbias,
-        need_grad_W2,
-        need_grad_b2,
-    ) = (
-        needs or (True,) * 8
-    )
-    ddloss = grad_C = grad_W1 = grad_b1 = grad_W2 = grad_b2 = None
-    n = embcat.shape[0]
-    c = ddW2.shape[1]
-    v, e = ddC.shape
-    t = ix.shape[1]
-    if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias or need_grad_W2:
-        # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
-        dlogits = torch.where(y[:, None] == torch.arange(c, device=ddC.device), -dloss / n, 0).addcmul_(
-            dloss, probs, value=ratio_of(1, n)
-        )
-    if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias:
-        dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
-    if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain:
-        dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
-        dbngain = (bnraw * dhpreact_2).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
-        dbnbias = dhpreact_2.sum(0)  # dbnbias[h] = sum(dhpreact_2[n, h], over=n)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
-    if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain:
-        dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
-        dbngain_over_n_minus_one = dbngain / (n - 1)  # dbngain_over_n_minus_one[h] = dbngain[h] / (size(n) - 1)
-        # dhprebn_inner[n, h] = dhpreact[n, h] - dbngain_over_n_minus_one[h] * bnraw[n, h] - dbnbias[h] / size(n)
-        dhprebn_inner = torch.addcmul(dhpreact, dbngain_over_n_minus_one, bnraw, value=-1).sub_(
-            dbnbias, alpha=ratio_of(1, n)
-        )
-    bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
-    if need_grad_C or need_grad_W1:
-        dhprebn = bngain_bnvar_inv * dhprebn_inner  # dhprebn[n, h] = bngain_bnvar_inv[h] * dhprebn_inner[n, h]
-    ddC_apart = functional.embedding(ix, ddC).flatten(1, 2)  # ddC_apart[n, (t, e)] = ddC[ix[n, t], e]
-    # ddhprebn[n, h] = sum(W1[i, h] * ddC_apart[n, i], over=i) + sum(ddW1[i, h] * embcat[n, i], over=i) + ddb1[h]
-    ddhprebn = torch.addmm(ddb1, ddC_apart, W1).addmm_(embcat, ddW1)
-    ddhprebn_inner = bngain_bnvar_inv * ddhprebn  # ddhprebn_inner[n, h] = bngain_bnvar_inv[h] * ddhprebn[n, h]
-    # sum_ddhprebn_inner_bnraw[h] = sum(bnraw[n, h] * ddhprebn_inner[n, h], over=n)
-    sum_ddhprebn_inner_bnraw = (bnraw * ddhprebn_inner).sum(0)
-    # sum_ddhprebn_inner_bnraw_2[h] = sum_ddhprebn_inner_bnraw[h] / (size(n) - 1)
-    sum_ddhprebn_inner_bnraw_2 = sum_ddhprebn_inner_bnraw / (n - 1)
-    # ddbngain_total[h] = ddbngain[h] - sum_ddhprebn_inner_bnraw_2[h]
-    ddbngain_total = ddbngain - sum_ddhprebn_inner_bnraw_2
-    sum_ddhprebn_inner = ddhprebn_inner.sum(0)  # sum_ddhprebn_inner[h] = sum(ddhprebn_inner[n, h], over=n)
-    # ddhpreact[n, h] = ddbngain_total[h] * bnraw[n, h] + ddhprebn_inner[n, h] + ddbnbias[h] - sum_ddhprebn_inner[h] /
-    #     size(n)
-    ddhpreact = torch.addcmul(ddhprebn_inner, ddbngain_total, bnraw).add_(
-        torch.sub(ddbnbias, sum_ddhprebn_inner, alpha=ratio_of(1, n))
-    )
-    ddh = ddhpreact * one_minus_h_squared  # ddh[n, h] = ddhpreact[n, h] * one_minus_h_squared[n, h]
-    # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h) + sum(ddW2[h, c] * h[n, h], over=h) + ddb2[c]
-    ddlogits = torch.addmm(ddb2, ddh, W2).addmm_(h, ddW2)
-    # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
-    sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
-    if (
-        need_grad_C
-        or need_grad_W1
-        or need_grad_b1
-        or need_grad_bngain
-        or need_grad_bnbias
-        or need_grad_W2
-        or need_grad_b2
-    ):
-        # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
-        grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
-    if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias:
-        # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) + sum(ddW2[h, c] * dlogits[n, c], over=c) - 2 *
-        #     ddhpreact[n, h] * dh[n, h] * h[n, h]
-        grad_h = (grad_logits @ W2.T).addmm_(dlogits, ddW2.T).sub_(ddhpreact.mul_(dh).mul_(h).mul_(2))
-        grad_hpreact = grad_h.mul_(one_minus_h_squared)  # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
-    if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bnbias:
-        grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
-    if need_grad_C or need_grad_W1 or need_grad_b1:
-        # dbnmeani[h] = bnvar_inv[h] * (dbngain_over_n_minus_one[h] * sum_ddhprebn_inner[h] - bngain[h] * grad_bnbias[h]
-        #     - dbnbias[h] * ddbngain_total[h])
-        dbnmeani = bnvar_inv * torch.addcmul(
-            torch.addcmul(dbngain_over_n_minus_one * sum_ddhprebn_inner, bngain, grad_bnbias, value=-1),
-            dbnbias,
-            ddbngain_total,
-            value=-1,
-        )
-    if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain:
-        # sum_bnraw_grad_hpreact[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
-        sum_bnraw_grad_hpreact = (bnraw * grad_hpreact).sum(0)
-        # sum_ddhprebn_dhprebn_inner[h] = sum(ddhprebn[n, h] * dhprebn_inner[n, h], over=n)
-        sum_ddhprebn_dhprebn_inner = ddhprebn.mul_(dhprebn_inner).sum(0)
-        # grad_bngain[h] = sum_bnraw_grad_hpreact[h] + bnvar_inv[h] * sum_ddhprebn_dhprebn_inner[h]
-        grad_bngain = torch.addcmul(sum_bnraw_grad_hpreact, bnvar_inv, sum_ddhprebn_dhprebn_inner)
-    if need_grad_C or need_grad_W1 or need_grad_b1:
-        bnvar_inv_2 = bnvar_inv / (n - 1)  # bnvar_inv_2[h] = bnvar_inv[h] / (size(n) - 1)
-        # grad_hprebn[n, h] = bngain_bnvar_inv[h] * grad_hpreact[n, h] + bnvar_inv[h] * ddbngain_total[h] *
-        #     dhpreact[n, h] + dbnmeani[h] / size(n) + bnvar_inv_2[h] * (dbngain[h] * (sum_ddhprebn_inner_bnraw_2[h] -
-        #     ddbngain_total[h]) - bngain[h] * grad_bngain[h]) * bnraw[n, h] - bnvar_inv_2[h] * dbngain[h] *
-        #     ddhprebn_inner[n, h]
-        grad_hprebn = (
-            dhpreact.mul_(bnvar_inv * ddbngain_total)
-            .addcmul_(bngain_bnvar_inv, grad_hpreact)
-            .add_(dbnmeani / n)
-            .add_(
-                bnvar_inv_2
-                * torch.addcmul(dbngain * (sum_ddhprebn_inner_bnraw_2 - ddbngain_total), bngain, grad_bngain, value=-1)
-                * bnraw
+        ddloss = grad_C = grad_W1 = grad_b1 = grad_W2 = grad_b2 = None
+        n = embcat.shape[0]
+        c = ddW2.shape[1]
+        v, e = ddC.shape
+        t = ix.shape[1]
+        if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias or need_grad_W2:
+            # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
+            dlogits = torch.where(y[:, None] == torch.arange(c, device=ddC.device), -dloss / n, 0).addcmul_(
+                dloss, probs, value=ratio_of(1, n)
             )
-            .addcmul_(bnvar_inv_2 * dbngain, ddhprebn_inner, value=-1)
+        if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias:
+            dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
+        if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain:
+            dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
+            dbngain = (bnraw * dhpreact_2).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
+            dbnbias = dhpreact_2.sum(0)  # dbnbias[h] = sum(dhpreact_2[n, h], over=n)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
+        if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain:
+            dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
+            dbngain_over_n_minus_one = dbngain / (n - 1)  # dbngain_over_n_minus_one[h] = dbngain[h] / (size(n) - 1)
+            # dhprebn_inner[n, h] = dhpreact[n, h] - dbngain_over_n_minus_one[h] * bnraw[n, h] - dbnbias[h] / size(n)
+            dhprebn_inner = torch.addcmul(dhpreact, dbngain_over_n_minus_one, bnraw, value=-1).sub_(
+                dbnbias, alpha=ratio_of(1, n)
+            )
+        bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
+        if need_grad_C or need_grad_W1:
+            dhprebn = bngain_bnvar_inv * dhprebn_inner  # dhprebn[n, h] = bngain_bnvar_inv[h] * dhprebn_inner[n, h]
+        ddC_apart = functional.embedding(ix, ddC).flatten(1, 2)  # ddC_apart[n, (t, e)] = ddC[ix[n, t], e]
+        # ddhprebn[n, h] = sum(W1[i, h] * ddC_apart[n, i], over=i) + sum(ddW1[i, h] * embcat[n, i], over=i) + ddb1[h]
+        ddhprebn = torch.addmm(ddb1, ddC_apart, W1).addmm_(embcat, ddW1)
+        ddhprebn_inner = bngain_bnvar_inv * ddhprebn  # ddhprebn_inner[n, h] = bngain_bnvar_inv[h] * ddhprebn[n, h]
+        # sum_ddhprebn_inner_bnraw[h] = sum(bnraw[n, h] * ddhprebn_inner[n, h], over=n)
+        sum_ddhprebn_inner_bnraw = (bnraw * ddhprebn_inner).sum(0)
+        # sum_ddhprebn_inner_bnraw_2[h] = sum_ddhprebn_inner_bnraw[h] / (size(n) - 1)
+        sum_ddhprebn_inner_bnraw_2 = sum_ddhprebn_inner_bnraw / (n - 1)
+        # ddbngain_total[h] = ddbngain[h] - sum_ddhprebn_inner_bnraw_2[h]
+        ddbngain_total = ddbngain - sum_ddhprebn_inner_bnraw_2
+        sum_ddhprebn_inner = ddhprebn_inner.sum(0)  # sum_ddhprebn_inner[h] = sum(ddhprebn_inner[n, h], over=n)
+        # ddhpreact[n, h] = ddbngain_total[h] * bnraw[n, h] + ddhprebn_inner[n, h] + ddbnbias[h] - sum_ddhprebn_inner[h]
+        #     / size(n)
+        ddhpreact = torch.addcmul(ddhprebn_inner, ddbngain_total, bnraw).add_(
+            torch.sub(ddbnbias, sum_ddhprebn_inner, alpha=ratio_of(1, n))
         )
-    if need_grad_C:
-        # grad_embcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h) + sum(ddW1[i, h] * dhprebn[n, h], over=h)
-        grad_embcat = (grad_hprebn @ W1.T).addmm_(dhprebn, ddW1.T)
-        # grad_C[v, e] = zeros, at [ix[n, t], e] += grad_embcat[n, (t, e)]
-        grad_C = ddC.new_zeros(v, e).index_add_(0, ix.reshape(-1), grad_embcat.reshape(ix.numel(), e))
-    if need_grad_W1:
-        # grad_W1[i, h] = sum(ddC_apart[n, i] * dhprebn[n, h], over=n) + sum(embcat[n, i] * grad_hprebn[n, h], over=n)
-        grad_W1 = (ddC_apart.T @ dhprebn).addmm_(embcat.T, grad_hprebn)
-    if need_grad_b1:
-        grad_b1 = grad_hprebn.sum(0)  # grad_b1[h] = sum(grad_hprebn[n, h], over=n)
-    if need_grad_W2:
-        # grad_W2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
-        grad_W2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
-    if need_grad_b2:
-        grad_b2 = grad_logits.sum(0)  # grad_b2[c] = sum(grad_logits[n, c], over=n)
-    if need_ddloss:
-        sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()  # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
-        # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-        sum_ddlogits_y = (
-            ddC.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
+        ddh = ddhpreact * one_minus_h_squared  # ddh[n, h] = ddhpreact[n, h] * one_minus_h_squared[n, h]
+        # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h) + sum(ddW2[h, c] * h[n, h], over=h) + ddb2[c]
+        ddlogits = torch.addmm(ddb2, ddh, W2).addmm_(h, ddW2)
+        # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
+        sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
+        if (
+            need_grad_C
+            or need_grad_W1
+            or need_grad_b1
+            or need_grad_bngain
+            or need_grad_bnbias
+            or need_grad_W2
+            or need_grad_b2
+        ):
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
+            grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
+        if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias:
+            # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) + sum(ddW2[h, c] * dlogits[n, c], over=c) - 2 *
+            #     ddhpreact[n, h] * dh[n, h] * h[n, h]
+            grad_h = (grad_logits @ W2.T).addmm_(dlogits, ddW2.T).sub_(ddhpreact.mul_(dh).mul_(h).mul_(2))
+            # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
+            grad_hpreact = grad_h.mul_(one_minus_h_squared)
+        if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bnbias:
+            grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
+        if need_grad_C or need_grad_W1 or need_grad_b1:
+            # dbnmeani[h] = bnvar_inv[h] * (dbngain_over_n_minus_one[h] * sum_ddhprebn_inner[h] - bngain[h] *
+            #     grad_bnbias[h] - dbnbias[h] * ddbngain_total[h])
+            dbnmeani = bnvar_inv * torch.addcmul(
+                torch.addcmul(dbngain_over_n_minus_one * sum_ddhprebn_inner, bngain, grad_bnbias, value=-1),
+                dbnbias,
+                ddbngain_total,
+                value=-1,
+            )
+        if need_grad_C or need_grad_W1 or need_grad_b1 or need_grad_bngain:
+            # sum_bnraw_grad_hpreact[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
+            sum_bnraw_grad_hpreact = (bnraw * grad_hpreact).sum(0)
+            # sum_ddhprebn_dhprebn_inner[h] = sum(ddhprebn[n, h] * dhprebn_inner[n, h], over=n)
+            sum_ddhprebn_dhprebn_inner = ddhprebn.mul_(dhprebn_inner).sum(0)
+            # grad_bngain[h] = sum_bnraw_grad_hpreact[h] + bnvar_inv[h] * sum_ddhprebn_dhprebn_inner[h]
+            grad_bngain = torch.addcmul(sum_bnraw_grad_hpreact, bnvar_inv, sum_ddhprebn_dhprebn_inner)
+        if need_grad_C or need_grad_W1 or need_grad_b1:
+            bnvar_inv_2 = bnvar_inv / (n - 1)  # bnvar_inv_2[h] = bnvar_inv[h] / (size(n) - 1)
+            # grad_hprebn[n, h] = bngain_bnvar_inv[h] * grad_hpreact[n, h] + bnvar_inv[h] * ddbngain_total[h] *
+            #     dhpreact[n, h] + dbnmeani[h] / size(n) + bnvar_inv_2[h] * (dbngain[h] * (sum_ddhprebn_inner_bnraw_2[h]
+            #     - ddbngain_total[h]) - bngain[h] * grad_bngain[h]) * bnraw[n, h] - bnvar_inv_2[h] * dbngain[h] *
+            #     ddhprebn_inner[n, h]
+            grad_hprebn = (
+                dhpreact.mul_(bnvar_inv * ddbngain_total)
+                .addcmul_(bngain_bnvar_inv, grad_hpreact)
+                .add_(dbnmeani / n)
+                .add_(
+                    bnvar_inv_2
+                    * torch.addcmul(
+                        dbngain * (sum_ddhprebn_inner_bnraw_2 - ddbngain_total), bngain, grad_bngain, value=-1
+                    )
+                    * bnraw
+                )
+                .addcmul_(bnvar_inv_2 * dbngain, ddhprebn_inner, value=-1)
+            )
+        if need_grad_C:
+            # grad_embcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h) + sum(ddW1[i, h] * dhprebn[n, h], over=h)
+            grad_embcat = (grad_hprebn @ W1.T).addmm_(dhprebn, ddW1.T)
+            # grad_C[v, e] = zeros, at [ix[n, t], e] += grad_embcat[n, (t, e)]
+            grad_C = ddC.new_zeros(v, e).index_add_(0, ix.reshape(-1), grad_embcat.reshape(ix.numel(), e))
+        if need_grad_W1:
+            # grad_W1[i, h] = sum(ddC_apart[n, i] * dhprebn[n, h], over=n) + sum(embcat[n, i] * grad_hprebn[n, h],
+            #     over=n)
+            grad_W1 = (ddC_apart.T @ dhprebn).addmm_(embcat.T, grad_hprebn)
+        if need_grad_b1:
+            grad_b1 = grad_hprebn.sum(0)  # grad_b1[h] = sum(grad_hprebn[n, h], over=n)
+        if need_grad_W2:
+            # grad_W2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
+            grad_W2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
+        if need_grad_b2:
+            grad_b2 = grad_logits.sum(0)  # grad_b2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
+            sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
+        return (
+            ddloss,
+            grad_C,
+            grad_W1,
+            grad_b1,
+            grad_bngain if need_grad_bngain else None,
+            grad_bnbias if need_grad_bnbias else None,
+            grad_W2,
+            grad_b2,
         )
-        # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - sum_ddlogits_y[()]
-        ddloss = sum_ddlogits_probs_2 / n - sum_ddlogits_y
-    return (
-        ddloss,
-        grad_C,
-        grad_W1,
-        grad_b1,
-        grad_bngain if need_grad_bngain else None,
-        grad_bnbias if need_grad_bnbias else None,
-        grad_W2,
-        grad_b2,
-    )
-
-
-def _jvp_of_C(
-    tC: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    W1: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    ix: Tensor,
-    y: Tensor,
-) -> tuple[Tensor | None]:
-    """The same from tC alone."""
-    e = tC.shape[1]
-    i = W1.shape[0]
-    n = bnraw.shape[0]
-    c = probs.shape[1]
-    h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
-    # ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i)
-    ddhprebn = tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e] @ W1
-    sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
-    mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
-    # ddh[n, h] = bngain[h] * bnvar_inv[h] * (1 - h_squared[n, h]) * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n)
-    #     - 1) * bnraw[n, h] - mean_ddhprebn[h])
-    ddh = (
-        (1 - h_squared)
-        .mul_(ddhprebn.addcmul_(sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1)).sub_(mean_ddhprebn))
-        .mul_(bngain * bnvar_inv)
-    )
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_probs = (ddlogits * probs).sum()
-    # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-    sum_ddlogits_y = (
-        tC.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-    )
-    tloss = sum_ddlogits_probs / n - sum_ddlogits_y  # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-    return (tloss,)
-
-
-def _jvp_of_W1(
-    tW1: Tensor,
-    embcat: Tensor,
-    bnvar_inv: Tensor,
-    bnraw: Tensor,
-    h: Tensor,
-    probs: Tensor,
-    bngain: Tensor,
-    W2: Tensor,
-    y: Tensor,
-) -> tuple[Tensor | None]:
-    """The same from tW1 alone."""
-    n = embcat.shape[0]
-    c = probs.shape[1]
-    h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
-    ddhprebn = embcat @ tW1  # ddhprebn[n, h] = sum(tW1[i, h] * embcat[n, i], over=i)
-    sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
-    mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
-    # ddh[n, h] = bngain[h] * bnvar_inv[h] * (1 - h_squared[n, h]) * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n)
-    #     - 1) * bnraw[n, h] - mean_ddhprebn[h])
-    ddh = (
-        (1 - h_squared)
-        .mul_(ddhprebn.addcmul_(sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1)).sub_(mean_ddhprebn))
-        .mul_(bngain * bnvar_inv)
-    )
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_probs = (ddlogits * probs).sum()
-    # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-    sum_ddlogits_y = (
-        tW1.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-    )
-    tloss = sum_ddlogits_probs / n - sum_ddlogits_y  # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-    return (tloss,)
-
-
-def _jvp_of_b1(tb1: Tensor, probs: Tensor, W2: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from tb1 alone."""
-    n, c = probs.shape
-    h_size = tb1.shape[0]
-    ddh = tb1.new_zeros((n, h_size))  # ddh[n, h] = 0
-    ddlogits = ddh.to(tb1.dtype) @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_probs = (ddlogits * probs).sum()
-    # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-    sum_ddlogits_y = (
-        tb1.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-    )
-    tloss = sum_ddlogits_probs / n - sum_ddlogits_y  # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-    return (tloss,)
-
-
-def _jvp_of_bngain(
-    tbngain: Tensor, bnraw: Tensor, h: Tensor, probs: Tensor, W2: Tensor, y: Tensor
-) -> tuple[Tensor | None]:
-    """The same from tbngain alone."""
-    n = bnraw.shape[0]
-    c = probs.shape[1]
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
-    ddbngain_ddh = one_minus_h_squared.mul_(bnraw)  # ddbngain_ddh[n, h] = bnraw[n, h] * one_minus_h_squared[n, h]
-    ddh = ddbngain_ddh.mul_(tbngain)  # ddh[n, h] = tbngain[h] * ddbngain_ddh[n, h]
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_probs = (ddlogits * probs).sum()
-    # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-    sum_ddlogits_y = (
-        tbngain.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-    )
-    tloss = sum_ddlogits_probs / n - sum_ddlogits_y  # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-    return (tloss,)
-
-
-def _jvp_of_bnbias(tbnbias: Tensor, h: Tensor, probs: Tensor, W2: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from tbnbias alone."""
-    n = h.shape[0]
-    c = probs.shape[1]
-    h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
-    ddh = (1 - h_squared).mul_(tbnbias)  # ddh[n, h] = tbnbias[h] * (1 - h_squared[n, h])
-    ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
-    # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_probs = (ddlogits * probs).sum()
-    # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-    sum_ddlogits_y = (
-        tbnbias.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-    )
-    tloss = sum_ddlogits_probs / n - sum_ddlogits_y  # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-    return (tloss,)
-
-
-def _jvp_of_W2(tW2: Tensor, h: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from tW2 alone."""
-    n = h.shape[0]
-    c = tW2.shape[1]
-    ddlogits = h @ tW2  # ddlogits[n, c] = sum(tW2[h, c] * h[n, h], over=h)
-    # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_probs = (ddlogits * probs).sum()
-    # sum_ddlogits_y[()] = sum(1 / size(n) * ddlogits[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-    sum_ddlogits_y = (
-        tW2.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-    )
-    tloss = sum_ddlogits_probs / n - sum_ddlogits_y  # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-    return (tloss,)
-
-
-def _jvp_of_b2(tb2: Tensor, probs: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from tb2 alone."""
-    c = tb2.shape[0]
-    n = probs.shape[0]
-    sum_probs = probs.sum(0)  # sum_probs[c] = sum(probs[n, c], over=n)
-    sum_ddb2_probs = (tb2 * sum_probs).sum()  # sum_ddb2_probs[()] = sum(tb2[c] * sum_probs[c], over=c)
-    # sum_ddb2_y[()] = sum(1 / size(n) * tb2[c] * where(eq(y[n], c), 1, 0), over=(c, n))
-    sum_ddb2_y = (ratio_of(1, n) * tb2[:, None] * tb2.new_zeros((c, n)).scatter_(0, y.unsqueeze(0), 1)).sum()
-    tloss = sum_ddb2_probs / n - sum_ddb2_y  # tloss[()] = sum_ddb2_probs[()] / size(n) - sum_ddb2_y[()]
-    return (tloss,)
+    parts = []
+    if ddC is not None:
+        need_ddloss, need_grad_C, need_dW1, need_db1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
+            needs or (True,) * 8
+        )
+        ddloss = grad_C = dW1 = db1 = grad_bngain = dW2 = db2 = None
+        n = embcat.shape[0]
+        c = probs.shape[1]
+        v, e = ddC.shape
+        t = ix.shape[1]
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2:
+            # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
+            dlogits = torch.where(y[:, None] == torch.arange(c, device=ddC.device), -dloss / n, 0).addcmul_(
+                dloss, probs, value=ratio_of(1, n)
+            )
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias:
+            dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bngain:
+            dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
+            dbngain = (bnraw * dhpreact_2).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
+            dbnbias = dhpreact_2.sum(0)  # dbnbias[h] = sum(dhpreact_2[n, h], over=n)
+        ddC_apart = functional.embedding(ix, ddC).flatten(1, 2)  # ddC_apart[n, (t, e)] = ddC[ix[n, t], e]
+        ddhprebn = ddC_apart @ W1  # ddhprebn[n, h] = sum(W1[i, h] * ddC_apart[n, i], over=i)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bngain:
+            dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
+            # dhprebn_inner[n, h] = dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] - dbnbias[h] / size(n)
+            dhprebn_inner = torch.addcmul(dhpreact, dbngain, bnraw, value=ratio_of(-1, n - 1)).sub_(
+                dbnbias, alpha=ratio_of(1, n)
+            )
+        # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
+        sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)
+        mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+        bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
+        # ddhpreact[n, h] = bngain_bnvar_inv[h] * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n) - 1) * bnraw[n, h]
+        #     - mean_ddhprebn[h])
+        ddhpreact = (
+            torch.addcmul(ddhprebn, sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1))
+            .sub_(mean_ddhprebn)
+            .mul_(bngain_bnvar_inv)
+        )
+        ddh = ddhpreact * one_minus_h_squared  # ddh[n, h] = ddhpreact[n, h] * one_minus_h_squared[n, h]
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
+        sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2 or need_db2:
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
+            grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bngain or need_grad_bnbias:
+            # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddhpreact[n, h] * dh[n, h] * h[n, h]
+            grad_h = (grad_logits @ W2.T).sub_(ddhpreact.mul_(dh).mul_(h).mul_(2))
+            # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
+            grad_hpreact = grad_h.mul_(one_minus_h_squared)
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bngain:
+            # sum_ddhprebn_dhprebn_inner[h] = sum(ddhprebn[n, h] * dhprebn_inner[n, h], over=n)
+            sum_ddhprebn_dhprebn_inner = (ddhprebn * dhprebn_inner).sum(0)
+            # sum_bnraw_grad_hpreact[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
+            sum_bnraw_grad_hpreact = (bnraw * grad_hpreact).sum(0)
+        if need_grad_C or need_dW1 or need_db1 or need_grad_bnbias:
+            grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
+        if need_grad_C or need_dW1 or need_db1:
+            bnvar_inv_2 = bnvar_inv / (n - 1)  # bnvar_inv_2[h] = bnvar_inv[h] / (size(n) - 1)
+            shared = bnvar_inv_2 * sum_ddhprebn_bnraw  # shared[h] = bnvar_inv_2[h] * sum_ddhprebn_bnraw[h]
+            bnvar_inv_dbngain = bnvar_inv_2 * dbngain  # bnvar_inv_dbngain[h] = bnvar_inv_2[h] * dbngain[h]
+            grad_hprebn = (
+                grad_hpreact.addcmul_(
+                    bnvar_inv * (ratio_of(2, n - 1) * dbngain * sum_ddhprebn_bnraw - sum_ddhprebn_dhprebn_inner)
+                    - sum_bnraw_grad_hpreact,
+                    bnraw,
+                    value=ratio_of(1, n - 1),
+                )
+                .add_(
+                    torch.sub(
+                        torch.addcmul(bnvar_inv_dbngain * mean_ddhprebn, shared, dbnbias, value=ratio_of(1, n)),
+                        grad_bnbias,
+                        alpha=ratio_of(1, n),
+                    )
+                )
+                .addcmul_(bnvar_inv_dbngain, ddhprebn, value=-1)
+                .addcmul_(shared, dhpreact, value=-1)
+                .mul_(bngain_bnvar_inv)
+            )
+        if need_grad_C:
+            grad_embcat = grad_hprebn @ W1.T  # grad_embcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h)
+            # grad_C[v, e] = zeros, at [ix[n, t], e] += grad_embcat[n, (t, e)]
+            grad_C = ddC.new_zeros(v, e).index_add_(0, ix.reshape(-1), grad_embcat.reshape(ix.numel(), e))
+        if need_dW1:
+            dhprebn = dhprebn_inner.mul_(bngain_bnvar_inv)  # dhprebn[n, h] = bngain_bnvar_inv[h] * dhprebn_inner[n, h]
+            # dW1[i, h] = sum(ddC_apart[n, i] * dhprebn[n, h], over=n) + sum(embcat[n, i] * grad_hprebn[n, h], over=n)
+            dW1 = (ddC_apart.T @ dhprebn).addmm_(embcat.T, grad_hprebn)
+        if need_db1:
+            db1 = grad_hprebn.sum(0)  # db1[h] = sum(grad_hprebn[n, h], over=n)
+        if need_grad_bngain:
+            # grad_bngain[h] = bnvar_inv[h] * sum_ddhprebn_dhprebn_inner[h] + sum_bnraw_grad_hpreact[h]
+            grad_bngain = torch.addcmul(sum_bnraw_grad_hpreact, bnvar_inv, sum_ddhprebn_dhprebn_inner)
+        if need_dW2:
+            # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
+            dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
+        if need_db2:
+            db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
+            sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
+        parts.append((ddloss, grad_C, dW1, db1, grad_bngain, grad_bnbias if need_grad_bnbias else None, dW2, db2))
+    if ddW1 is not None:
+        need_ddloss, need_dC, need_grad_W1, need_db1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
+            needs or (True,) * 8
+        )
+        ddloss = dC = grad_W1 = db1 = grad_bngain = dW2 = db2 = None
+        n = embcat.shape[0]
+        c = probs.shape[1]
+        t = ix.shape[1]
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2:
+            # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
+            dlogits = torch.where(y[:, None] == torch.arange(c, device=ddW1.device), -dloss / n, 0).addcmul_(
+                dloss, probs, value=ratio_of(1, n)
+            )
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias:
+            dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bngain:
+            dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
+            dbngain = (bnraw * dhpreact_2).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
+            dbnbias = dhpreact_2.sum(0)  # dbnbias[h] = sum(dhpreact_2[n, h], over=n)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bngain:
+            dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
+            # dhprebn_inner[n, h] = dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] - dbnbias[h] / size(n)
+            dhprebn_inner = torch.addcmul(dhpreact, dbngain, bnraw, value=ratio_of(-1, n - 1)).sub_(
+                dbnbias, alpha=ratio_of(1, n)
+            )
+        bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
+        if need_dC:
+            dhprebn = bngain_bnvar_inv * dhprebn_inner  # dhprebn[n, h] = bngain_bnvar_inv[h] * dhprebn_inner[n, h]
+        ddhprebn = embcat @ ddW1  # ddhprebn[n, h] = sum(ddW1[i, h] * embcat[n, i], over=i)
+        # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
+        sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)
+        mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+        # ddhpreact[n, h] = bngain_bnvar_inv[h] * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] / (size(n) - 1) * bnraw[n, h]
+        #     - mean_ddhprebn[h])
+        ddhpreact = (
+            torch.addcmul(ddhprebn, sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1))
+            .sub_(mean_ddhprebn)
+            .mul_(bngain_bnvar_inv)
+        )
+        ddh = ddhpreact * one_minus_h_squared  # ddh[n, h] = ddhpreact[n, h] * one_minus_h_squared[n, h]
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
+        sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias or need_dW2 or need_db2:
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
+            grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bngain or need_grad_bnbias:
+            # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddhpreact[n, h] * dh[n, h] * h[n, h]
+            grad_h = (grad_logits @ W2.T).sub_(ddhpreact.mul_(dh).mul_(h).mul_(2))
+            # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
+            grad_hpreact = grad_h.mul_(one_minus_h_squared)
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bngain:
+            # sum_ddhprebn_dhprebn_inner[h] = sum(ddhprebn[n, h] * dhprebn_inner[n, h], over=n)
+            sum_ddhprebn_dhprebn_inner = dhprebn_inner.mul_(ddhprebn).sum(0)
+            # sum_bnraw_grad_hpreact[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
+            sum_bnraw_grad_hpreact = (bnraw * grad_hpreact).sum(0)
+        if need_dC or need_grad_W1 or need_db1 or need_grad_bnbias:
+            grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
+        if need_dC or need_grad_W1 or need_db1:
+            bnvar_inv_2 = bnvar_inv / (n - 1)  # bnvar_inv_2[h] = bnvar_inv[h] / (size(n) - 1)
+            shared = bnvar_inv_2 * sum_ddhprebn_bnraw  # shared[h] = bnvar_inv_2[h] * sum_ddhprebn_bnraw[h]
+            bnvar_inv_dbngain = bnvar_inv_2 * dbngain  # bnvar_inv_dbngain[h] = bnvar_inv_2[h] * dbngain[h]
+            grad_hprebn = (
+                grad_hpreact.addcmul_(
+                    bnvar_inv * (ratio_of(2, n - 1) * dbngain * sum_ddhprebn_bnraw - sum_ddhprebn_dhprebn_inner)
+                    - sum_bnraw_grad_hpreact,
+                    bnraw,
+                    value=ratio_of(1, n - 1),
+                )
+                .add_(
+                    torch.sub(
+                        torch.addcmul(bnvar_inv_dbngain * mean_ddhprebn, shared, dbnbias, value=ratio_of(1, n)),
+                        grad_bnbias,
+                        alpha=ratio_of(1, n),
+                    )
+                )
+                .addcmul_(bnvar_inv_dbngain, ddhprebn, value=-1)
+                .addcmul_(shared, dhpreact, value=-1)
+                .mul_(bngain_bnvar_inv)
+            )
+        if need_dC:
+            # dembcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h) + sum(ddW1[i, h] * dhprebn[n, h], over=h)
+            dembcat = (grad_hprebn @ W1.T).addmm_(dhprebn, ddW1.T)
+            # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
+            dC = ddW1.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
+        if need_grad_W1:
+            grad_W1 = embcat.T @ grad_hprebn  # grad_W1[i, h] = sum(embcat[n, i] * grad_hprebn[n, h], over=n)
+        if need_db1:
+            db1 = grad_hprebn.sum(0)  # db1[h] = sum(grad_hprebn[n, h], over=n)
+        if need_grad_bngain:
+            # grad_bngain[h] = bnvar_inv[h] * sum_ddhprebn_dhprebn_inner[h] + sum_bnraw_grad_hpreact[h]
+            grad_bngain = torch.addcmul(sum_bnraw_grad_hpreact, bnvar_inv, sum_ddhprebn_dhprebn_inner)
+        if need_dW2:
+            # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
+            dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
+        if need_db2:
+            db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
+            sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
+        parts.append((ddloss, dC, grad_W1, db1, grad_bngain, grad_bnbias if need_grad_bnbias else None, dW2, db2))
+    if ddb1 is not None:
+        need_ddloss, need_dC, need_dW1, need_grad_b1, need_grad_bngain, need_grad_bnbias, need_dW2, need_db2 = (
+            needs or (True,) * 8
+        )
+        ddloss = dC = dW1 = grad_b1 = grad_bnbias = dW2 = db2 = None
+        n = embcat.shape[0]
+        c = probs.shape[1]
+        h_size = ddb1.shape[0]
+        t = ix.shape[1]
+        if need_dC or need_dW1 or need_grad_b1:
+            # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
+            dlogits = torch.where(y[:, None] == torch.arange(c, device=ddb1.device), -dloss / n, 0).addcmul_(
+                dloss, probs, value=ratio_of(1, n)
+            )
+            dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
+            dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
+            dbngain = dhpreact.mul_(bnraw).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
+        ddh = ddb1.new_zeros((n, h_size))  # ddh[n, h] = 0
+        ddlogits = ddh.to(ddb1.dtype) @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
+        sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
+        if need_dC or need_dW1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias or need_dW2 or need_db2:
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
+            grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
+        if need_dC or need_dW1 or need_grad_b1 or need_grad_bngain or need_grad_bnbias:
+            grad_h = grad_logits @ W2.T  # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c)
+            grad_hpreact = grad_h.mul_(1 - h.square())  # grad_hpreact[n, h] = grad_h[n, h] * (1 - h[n, h]**2)
+        if need_dC or need_dW1 or need_grad_b1 or need_grad_bngain:
+            # grad_bngain[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
+            grad_bngain = (bnraw * grad_hpreact).sum(0)
+        if need_dC or need_dW1 or need_grad_b1:
+            # dbndiff[n, h] = bngain[h] * bnvar_inv[h] * (grad_hpreact[n, h] - grad_bngain[h] / (size(n) - 1) *
+            #     bnraw[n, h] - bnvar_inv[h] / (size(n) - 1) * dbngain[h] * ddb1[h])
+            dbndiff = (
+                torch.addcmul(grad_hpreact, grad_bngain, bnraw, value=ratio_of(-1, n - 1))
+                .sub_(bnvar_inv / (n - 1) * dbngain * ddb1)
+                .mul_(bngain * bnvar_inv)
+            )
+            mean_dbndiff = dbndiff.mean(0)  # mean_dbndiff[h] = mean(dbndiff[n, h], over=n)
+            grad_hprebn = dbndiff.sub_(mean_dbndiff)  # grad_hprebn[n, h] = dbndiff[n, h] - mean_dbndiff[h]
+        if need_dC:
+            dembcat = grad_hprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * grad_hprebn[n, h], over=h)
+            # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
+            dC = ddb1.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
+        if need_dW1:
+            dW1 = embcat.T @ grad_hprebn  # dW1[i, h] = sum(embcat[n, i] * grad_hprebn[n, h], over=n)
+        if need_grad_b1:
+            grad_b1 = grad_hprebn.sum(0)  # grad_b1[h] = sum(grad_hprebn[n, h], over=n)
+        if need_grad_bnbias:
+            grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
+        if need_dW2:
+            dW2 = h.T @ grad_logits  # dW2[h, c] = sum(grad_logits[n, c] * h[n, h], over=n)
+        if need_db2:
+            db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
+            sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
+        parts.append((ddloss, dC, dW1, grad_b1, grad_bngain if need_grad_bngain else None, grad_bnbias, dW2, db2))
+    if ddbngain is not None:
+        need_ddloss, need_dC, need_dW1, need_db1, need_grad_bngain, need_dbnbias, need_dW2, need_db2 = (
+            needs or (True,) * 8
+        )
+        ddloss = dC = dW1 = db1 = dW2 = db2 = None
+        n = embcat.shape[0]
+        c = probs.shape[1]
+        t = ix.shape[1]
+        if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias or need_dW2:
+            # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
+            dlogits = torch.where(y[:, None] == torch.arange(c, device=ddbngain.device), -dloss / n, 0).addcmul_(
+                dloss, probs, value=ratio_of(1, n)
+            )
+        if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias:
+            dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
+        if need_dC or need_dW1 or need_db1:
+            dhpreact_2 = (1 - h.square()).mul_(dh)  # dhpreact_2[n, h] = dh[n, h] * (1 - h[n, h]**2)
+            dbngain = dhpreact_2.mul_(bnraw).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact_2[n, h], over=n)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
+        if need_dC or need_dW1 or need_db1:
+            dhpreact = dh * one_minus_h_squared  # dhpreact[n, h] = dh[n, h] * one_minus_h_squared[n, h]
+        # ddh[n, h] = ddbngain[h] * bnraw[n, h] * one_minus_h_squared[n, h]
+        ddh = (ddbngain * bnraw).mul_(one_minus_h_squared)
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
+        sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
+        if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias or need_dW2 or need_db2:
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
+            grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
+        if need_dC or need_dW1 or need_db1 or need_grad_bngain or need_dbnbias:
+            # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddbngain[h] * bnraw[n, h] * dh[n, h] *
+            #     h[n, h]
+            grad_h = (grad_logits @ W2.T).sub_(dh.mul_(bnraw).mul_(h).mul_(2 * ddbngain))
+            # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
+            grad_hpreact = grad_h.mul_(one_minus_h_squared)
+        if need_dC or need_dW1 or need_db1 or need_grad_bngain:
+            # grad_bngain[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
+            grad_bngain = (bnraw * grad_hpreact).sum(0)
+        if need_dC or need_dW1 or need_db1:
+            mean_dhpreact = dhpreact.mean(0)  # mean_dhpreact[h] = mean(dhpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1 or need_dbnbias:
+            dbnbias = grad_hpreact.sum(0)  # dbnbias[h] = sum(grad_hpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1:
+            bnvar_inv_ddbngain = bnvar_inv * ddbngain  # bnvar_inv_ddbngain[h] = bnvar_inv[h] * ddbngain[h]
+            bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
+            # dhprebn[n, h] = bngain_bnvar_inv[h] * grad_hpreact[n, h] + bnvar_inv_ddbngain[h] * dhpreact[n, h] -
+            #     bnvar_inv[h] / (size(n) - 1) * (bngain[h] * grad_bngain[h] + dbngain[h] * ddbngain[h]) * bnraw[n, h] -
+            #     (bnvar_inv_ddbngain[h] * mean_dhpreact[h] + bngain_bnvar_inv[h] * dbnbias[h] / size(n))
+            dhprebn = (
+                grad_hpreact.mul_(bngain_bnvar_inv)
+                .addcmul_(bnvar_inv_ddbngain, dhpreact)
+                .addcmul_(
+                    bnvar_inv * torch.addcmul(bngain * grad_bngain, dbngain, ddbngain), bnraw, value=ratio_of(-1, n - 1)
+                )
+                .sub_(
+                    torch.addcmul(bnvar_inv_ddbngain * mean_dhpreact, bngain_bnvar_inv, dbnbias, value=ratio_of(1, n))
+                )
+            )
+        if need_dC:
+            dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
+            # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
+            dC = ddbngain.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
+        if need_dW1:
+            dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
+        if need_db1:
+            db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
+        if need_dW2:
+            # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
+            dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
+        if need_db2:
+            db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
+            sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
+        parts.append(
+            (
+                ddloss,
+                dC,
+                dW1,
+                db1,
+                grad_bngain if need_grad_bngain else None,
+                dbnbias if need_dbnbias else None,
+                dW2,
+                db2,
+            )
+        )
+    if ddbnbias is not None:
+        need_ddloss, need_dC, need_dW1, need_db1, need_dbngain, need_grad_bnbias, need_dW2, need_db2 = (
+            needs or (True,) * 8
+        )
+        ddloss = dC = dW1 = db1 = dW2 = db2 = None
+        n = embcat.shape[0]
+        c = probs.shape[1]
+        t = ix.shape[1]
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias or need_dW2:
+            # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
+            dlogits = torch.where(y[:, None] == torch.arange(c, device=ddbnbias.device), -dloss / n, 0).addcmul_(
+                dloss, probs, value=ratio_of(1, n)
+            )
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias:
+            dh = dlogits @ W2.T  # dh[n, h] = sum(W2[h, c] * dlogits[n, c], over=c)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
+        ddh = ddbnbias * one_minus_h_squared  # ddh[n, h] = ddbnbias[h] * one_minus_h_squared[n, h]
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
+        sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias or need_dW2 or need_db2:
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
+            grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_grad_bnbias:
+            # grad_h[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) - 2 * ddbnbias[h] * dh[n, h] * h[n, h]
+            grad_h = (grad_logits @ W2.T).sub_(dh.mul_(h).mul_(2 * ddbnbias))
+            # grad_hpreact[n, h] = grad_h[n, h] * one_minus_h_squared[n, h]
+            grad_hpreact = grad_h.mul_(one_minus_h_squared)
+        if need_dC or need_dW1 or need_db1 or need_dbngain:
+            dbngain = (bnraw * grad_hpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * grad_hpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1 or need_grad_bnbias:
+            grad_bnbias = grad_hpreact.sum(0)  # grad_bnbias[h] = sum(grad_hpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1:
+            # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (grad_hpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h]
+            #     - grad_bnbias[h] / size(n))
+            dhprebn = (
+                grad_hpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
+                .sub_(grad_bnbias, alpha=ratio_of(1, n))
+                .mul_(bngain * bnvar_inv)
+            )
+        if need_dC:
+            dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
+            # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
+            dC = ddbnbias.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
+        if need_dW1:
+            dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
+        if need_db1:
+            db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
+        if need_dW2:
+            # dW2[h, c] = sum(ddh[n, h] * dlogits[n, c], over=n) + sum(grad_logits[n, c] * h[n, h], over=n)
+            dW2 = (ddh.T @ dlogits).addmm_(h.T, grad_logits)
+        if need_db2:
+            db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
+            sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
+        parts.append(
+            (
+                ddloss,
+                dC,
+                dW1,
+                db1,
+                dbngain if need_dbngain else None,
+                grad_bnbias if need_grad_bnbias else None,
+                dW2,
+                db2,
+            )
+        )
+    if ddW2 is not None:
+        need_ddloss, need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_grad_W2, need_db2 = (
+            needs or (True,) * 8
+        )
+        ddloss = dC = dW1 = db1 = grad_W2 = db2 = None
+        n = embcat.shape[0]
+        c = ddW2.shape[1]
+        t = ix.shape[1]
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
+            # dlogits[n, c] = dloss[()] / size(n) * probs[n, c] + where(eq(y[n], c), -dloss[()] / size(n), 0)
+            dlogits = torch.where(y[:, None] == torch.arange(c, device=ddW2.device), -dloss / n, 0).addcmul_(
+                dloss, probs, value=ratio_of(1, n)
+            )
+        ddlogits = h @ ddW2  # ddlogits[n, c] = sum(ddW2[h, c] * h[n, h], over=h)
+        # sum_ddlogits_probs[n] = sum(ddlogits[n, c] * probs[n, c], over=c)
+        sum_ddlogits_probs = (ddlogits * probs).sum(1, keepdim=True)
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_grad_W2 or need_db2:
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddlogits[n, c] - sum_ddlogits_probs[n])
+            grad_logits = (ddlogits - sum_ddlogits_probs).mul_(probs).mul_(dloss / n)
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
+            # dh[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c) + sum(ddW2[h, c] * dlogits[n, c], over=c)
+            dh = (grad_logits @ W2.T).addmm_(dlogits, ddW2.T)
+            dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
+        if need_dC or need_dW1 or need_db1 or need_dbngain:
+            dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1 or need_dbnbias:
+            dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1:
+            # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
+            #     dbnbias[h] / size(n))
+            dhprebn = (
+                dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
+                .sub_(dbnbias, alpha=ratio_of(1, n))
+                .mul_(bngain * bnvar_inv)
+            )
+        if need_dC:
+            dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
+            # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
+            dC = ddW2.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
+        if need_dW1:
+            dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
+        if need_db1:
+            db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
+        if need_grad_W2:
+            grad_W2 = h.T @ grad_logits  # grad_W2[h, c] = sum(grad_logits[n, c] * h[n, h], over=n)
+        if need_db2:
+            db2 = grad_logits.sum(0)  # db2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            # sum_ddlogits_probs_2[()] = sum(sum_ddlogits_probs[n], over=n)
+            sum_ddlogits_probs_2 = sum_ddlogits_probs.sum()
+            # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+            mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+            # ddloss[()] = sum_ddlogits_probs_2[()] / size(n) - mean_ddlogits_y[()]
+            ddloss = sum_ddlogits_probs_2 / n - mean_ddlogits_y
+        parts.append(
+            (ddloss, dC, dW1, db1, dbngain if need_dbngain else None, dbnbias if need_dbnbias else None, grad_W2, db2)
+        )
+    if ddb2 is not None:
+        need_ddloss, need_dC, need_dW1, need_db1, need_dbngain, need_dbnbias, need_dW2, need_grad_b2 = (
+            needs or (True,) * 8
+        )
+        ddloss = dC = dW1 = db1 = dW2 = grad_b2 = None
+        n = embcat.shape[0]
+        t = ix.shape[1]
+        sum_ddb2_probs = probs @ ddb2  # sum_ddb2_probs[n] = sum(ddb2[c] * probs[n, c], over=c)
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias or need_dW2 or need_grad_b2:
+            # grad_logits[n, c] = dloss[()] / size(n) * probs[n, c] * (ddb2[c] - sum_ddb2_probs[n])
+            grad_logits = (ddb2 - sum_ddb2_probs[:, None]).mul_(probs).mul_(dloss / n)
+        if need_dC or need_dW1 or need_db1 or need_dbngain or need_dbnbias:
+            dh = grad_logits @ W2.T  # dh[n, h] = sum(W2[h, c] * grad_logits[n, c], over=c)
+            dhpreact = dh.mul_(1 - h.square())  # dhpreact[n, h] = dh[n, h] * (1 - h[n, h]**2)
+        if need_dC or need_dW1 or need_db1 or need_dbngain:
+            dbngain = (bnraw * dhpreact).sum(0)  # dbngain[h] = sum(bnraw[n, h] * dhpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1 or need_dbnbias:
+            dbnbias = dhpreact.sum(0)  # dbnbias[h] = sum(dhpreact[n, h], over=n)
+        if need_dC or need_dW1 or need_db1:
+            # dhprebn[n, h] = bngain[h] * bnvar_inv[h] * (dhpreact[n, h] - dbngain[h] / (size(n) - 1) * bnraw[n, h] -
+            #     dbnbias[h] / size(n))
+            dhprebn = (
+                dhpreact.addcmul_(dbngain, bnraw, value=ratio_of(-1, n - 1))
+                .sub_(dbnbias, alpha=ratio_of(1, n))
+                .mul_(bngain * bnvar_inv)
+            )
+        if need_dC:
+            dembcat = dhprebn @ W1.T  # dembcat[n, i] = sum(W1[i, h] * dhprebn[n, h], over=h)
+            # dC[v, e] = zeros, at [ix[n, t], e] += dembcat[n, (t, e)]
+            dC = ddb2.new_zeros(v, e).index_add_(0, ix.reshape(-1), dembcat.reshape(ix.numel(), e))
+        if need_dW1:
+            dW1 = embcat.T @ dhprebn  # dW1[i, h] = sum(dhprebn[n, h] * embcat[n, i], over=n)
+        if need_db1:
+            db1 = dhprebn.sum(0)  # db1[h] = sum(dhprebn[n, h], over=n)
+        if need_dW2:
+            dW2 = h.T @ grad_logits  # dW2[h, c] = sum(grad_logits[n, c] * h[n, h], over=n)
+        if need_grad_b2:
+            grad_b2 = grad_logits.sum(0)  # grad_b2[c] = sum(grad_logits[n, c], over=n)
+        if need_ddloss:
+            sum_ddb2_probs_2 = sum_ddb2_probs.sum()  # sum_ddb2_probs_2[()] = sum(sum_ddb2_probs[n], over=n)
+            mean_ddb2_y = ddb2.index_select(0, y).mean()  # mean_ddb2_y[()] = mean(ddb2[y[n]], over=n)
+            ddloss = sum_ddb2_probs_2 / n - mean_ddb2_y  # ddloss[()] = sum_ddb2_probs_2[()] / size(n) - mean_ddb2_y[()]
+        parts.append(
+            (ddloss, dC, dW1, db1, dbngain if need_dbngain else None, dbnbias if need_dbnbias else None, dW2, grad_b2)
+        )
+    return added(8, *parts)
 
 
 @in_float32
@@ -1232,48 +854,148 @@ def names_step_jvp(
     e: int,
 ) -> Tensor | None:
     """The tangents of loss, from those of the inputs; None where none is given."""
-    if tC is None or tW1 is None or tb1 is None or tbngain is None or tbnbias is None or tW2 is None or tb2 is None:
-        return added(
-            1,
-            None if tC is None else _jvp_of_C(tC, bnvar_inv, bnraw, h, probs, W1, bngain, W2, ix, y),
-            None if tW1 is None else _jvp_of_W1(tW1, embcat, bnvar_inv, bnraw, h, probs, bngain, W2, y),
-            None if tb1 is None else _jvp_of_b1(tb1, probs, W2, y),
-            None if tbngain is None else _jvp_of_bngain(tbngain, bnraw, h, probs, W2, y),
-            None if tbnbias is None else _jvp_of_bnbias(tbnbias, h, probs, W2, y),
-            None if tW2 is None else _jvp_of_W2(tW2, h, probs, y),
-            None if tb2 is None else _jvp_of_b2(tb2, probs, y),
-        )[0]
-    e = tC.shape[1]
-    i = tW1.shape[0]
-    n = embcat.shape[0]
-    c = tW2.shape[1]
-    # ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i) + sum(tW1[i, h] * embcat[n, i],
-    #     over=i) + tb1[h]
-    ddhprebn = torch.addmm(tb1, tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e], W1).addmm_(
-        embcat, tW1
-    )
-    sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)  # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
-    bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
-    # ddbngain_total[h] = tbngain[h] - bngain_bnvar_inv[h] * sum_ddhprebn_bnraw[h] / (size(n) - 1)
-    ddbngain_total = torch.addcmul(tbngain, bngain_bnvar_inv, sum_ddhprebn_bnraw, value=ratio_of(-1, n - 1))
-    mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
-    # ddh[n, h] = (1 - h[n, h]**2) * (ddbngain_total[h] * bnraw[n, h] + bngain_bnvar_inv[h] * ddhprebn[n, h] +
-    #     tbnbias[h] - bngain_bnvar_inv[h] * mean_ddhprebn[h])
-    ddh = (1 - h.square()).mul_(
-        (ddbngain_total * bnraw)
-        .addcmul_(bngain_bnvar_inv, ddhprebn)
-        .add_(torch.addcmul(tbnbias, bngain_bnvar_inv, mean_ddhprebn, value=-1))
-    )
-    # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h) + sum(tW2[h, c] * h[n, h], over=h) + tb2[c]
-    ddlogits = torch.addmm(tb2, ddh, W2).addmm_(h, tW2)
-    # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
-    sum_ddlogits_probs = (ddlogits * probs).sum()
-    # sum_ddlogits_y[()] = sum(where(eq(y[n], c), 1 / size(n) * ddlogits[n, c], 0), over=(c, n))
-    sum_ddlogits_y = (
-        tC.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddlogits.gather(1, y.unsqueeze(1))).sum()
-    )
-    tloss = sum_ddlogits_probs / n - sum_ddlogits_y  # tloss[()] = sum_ddlogits_probs[()] / size(n) - sum_ddlogits_y[()]
-    return tloss
+    if (
+        tC is not None
+        and tW1 is not None
+        and tb1 is not None
+        and tbngain is not None
+        and tbnbias is not None
+        and tW2 is not None
+        and tb2 is not None
+    ):
+        e = tC.shape[1]
+        i = tW1.shape[0]
+        n = embcat.shape[0]
+        # ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i) + sum(tW1[i, h] * embcat[n, i],
+        #     over=i) + tb1[h]
+        ddhprebn = torch.addmm(tb1, tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e], W1).addmm_(
+            embcat, tW1
+        )
+        # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
+        sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)
+        bngain_bnvar_inv = bngain * bnvar_inv  # bngain_bnvar_inv[h] = bngain[h] * bnvar_inv[h]
+        # ddbngain_total[h] = tbngain[h] - bngain_bnvar_inv[h] * sum_ddhprebn_bnraw[h] / (size(n) - 1)
+        ddbngain_total = torch.addcmul(tbngain, bngain_bnvar_inv, sum_ddhprebn_bnraw, value=ratio_of(-1, n - 1))
+        mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+        # ddh[n, h] = (1 - h[n, h]**2) * (ddbngain_total[h] * bnraw[n, h] + bngain_bnvar_inv[h] * ddhprebn[n, h] +
+        #     tbnbias[h] - bngain_bnvar_inv[h] * mean_ddhprebn[h])
+        ddh = (1 - h.square()).mul_(
+            (ddbngain_total * bnraw)
+            .addcmul_(bngain_bnvar_inv, ddhprebn)
+            .add_(torch.addcmul(tbnbias, bngain_bnvar_inv, mean_ddhprebn, value=-1))
+        )
+        # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h) + sum(tW2[h, c] * h[n, h], over=h) + tb2[c]
+        ddlogits = torch.addmm(tb2, ddh, W2).addmm_(h, tW2)
+        # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
+        sum_ddlogits_probs = (ddlogits * probs).sum()
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
+        return tloss
+    parts = []
+    if tC is not None:
+        e = tC.shape[1]
+        i = W1.shape[0]
+        n = bnraw.shape[0]
+        h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
+        # ddhprebn[n, h] = sum(W1[i, h] * tC[ix[n, i // size(e)], i % size(e)], over=i)
+        ddhprebn = tC[ix.repeat_interleave(e, 1), torch.arange(i, device=tC.device) % e] @ W1
+        # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
+        sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)
+        mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+        # ddh[n, h] = bngain[h] * bnvar_inv[h] * (1 - h_squared[n, h]) * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] /
+        #     (size(n) - 1) * bnraw[n, h] - mean_ddhprebn[h])
+        ddh = (
+            (1 - h_squared)
+            .mul_(ddhprebn.addcmul_(sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1)).sub_(mean_ddhprebn))
+            .mul_(bngain * bnvar_inv)
+        )
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
+        sum_ddlogits_probs = (ddlogits * probs).sum()
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
+        parts.append((tloss,))
+    if tW1 is not None:
+        n = embcat.shape[0]
+        h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
+        ddhprebn = embcat @ tW1  # ddhprebn[n, h] = sum(tW1[i, h] * embcat[n, i], over=i)
+        # sum_ddhprebn_bnraw[h] = sum(bnraw[n, h] * ddhprebn[n, h], over=n)
+        sum_ddhprebn_bnraw = (bnraw * ddhprebn).sum(0)
+        mean_ddhprebn = ddhprebn.mean(0)  # mean_ddhprebn[h] = mean(ddhprebn[n, h], over=n)
+        # ddh[n, h] = bngain[h] * bnvar_inv[h] * (1 - h_squared[n, h]) * (ddhprebn[n, h] - sum_ddhprebn_bnraw[h] /
+        #     (size(n) - 1) * bnraw[n, h] - mean_ddhprebn[h])
+        ddh = (
+            (1 - h_squared)
+            .mul_(ddhprebn.addcmul_(sum_ddhprebn_bnraw, bnraw, value=ratio_of(-1, n - 1)).sub_(mean_ddhprebn))
+            .mul_(bngain * bnvar_inv)
+        )
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
+        sum_ddlogits_probs = (ddlogits * probs).sum()
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
+        parts.append((tloss,))
+    if tb1 is not None:
+        n = probs.shape[0]
+        h_size = tb1.shape[0]
+        ddh = tb1.new_zeros((n, h_size))  # ddh[n, h] = 0
+        ddlogits = ddh.to(tb1.dtype) @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
+        sum_ddlogits_probs = (ddlogits * probs).sum()
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
+        parts.append((tloss,))
+    if tbngain is not None:
+        n = bnraw.shape[0]
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, h] = 1 - h[n, h]**2
+        ddbngain_ddh = one_minus_h_squared.mul_(bnraw)  # ddbngain_ddh[n, h] = bnraw[n, h] * one_minus_h_squared[n, h]
+        ddh = ddbngain_ddh.mul_(tbngain)  # ddh[n, h] = tbngain[h] * ddbngain_ddh[n, h]
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
+        sum_ddlogits_probs = (ddlogits * probs).sum()
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
+        parts.append((tloss,))
+    if tbnbias is not None:
+        n = h.shape[0]
+        h_squared = h.square()  # h_squared[n, h] = h[n, h]**2
+        ddh = (1 - h_squared).mul_(tbnbias)  # ddh[n, h] = tbnbias[h] * (1 - h_squared[n, h])
+        ddlogits = ddh @ W2  # ddlogits[n, c] = sum(W2[h, c] * ddh[n, h], over=h)
+        # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
+        sum_ddlogits_probs = (ddlogits * probs).sum()
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
+        parts.append((tloss,))
+    if tW2 is not None:
+        n = h.shape[0]
+        ddlogits = h @ tW2  # ddlogits[n, c] = sum(tW2[h, c] * h[n, h], over=h)
+        # sum_ddlogits_probs[()] = sum(ddlogits[n, c] * probs[n, c], over=(c, n))
+        sum_ddlogits_probs = (ddlogits * probs).sum()
+        # mean_ddlogits_y[()] = mean(ddlogits[n, y[n]], over=n)
+        mean_ddlogits_y = ddlogits.gather(1, y.unsqueeze(1)).mean()
+        # tloss[()] = sum_ddlogits_probs[()] / size(n) - mean_ddlogits_y[()]
+        tloss = sum_ddlogits_probs / n - mean_ddlogits_y
+        parts.append((tloss,))
+    if tb2 is not None:
+        n = probs.shape[0]
+        sum_probs = probs.sum(0)  # sum_probs[c] = sum(probs[n, c], over=n)
+        sum_ddb2_probs = (tb2 * sum_probs).sum()  # sum_ddb2_probs[()] = sum(tb2[c] * sum_probs[c], over=c)
+        mean_ddb2_y = tb2.index_select(0, y).mean()  # mean_ddb2_y[()] = mean(tb2[y[n]], over=n)
+        tloss = sum_ddb2_probs / n - mean_ddb2_y  # tloss[()] = sum_ddb2_probs[()] / size(n) - mean_ddb2_y[()]
+        parts.append((tloss,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -35,77 +35,42 @@ def outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, OuterSaved]:
     return y, OuterSaved(*saved)
 
 
-def _double_backward_of_a(
-    dda: Tensor, dy: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dda alone."""
-    need_ddy, _, need_db = needs or (True,) * 3
-    ddy = db = None
-    if need_db:
-        db = sum_of_rows(dda, dy)  # db[j] = sum(dda[i] * dy[i, j], over=i)
-    if need_ddy:
-        ddy = b * dda[:, None]  # ddy[i, j] = b[j] * dda[i]
-    return ddy, None, db
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, need_da, _ = needs or (True,) * 3
-    ddy = da = None
-    if need_da:
-        da = dy @ ddb  # da[i] = sum(ddb[j] * dy[i, j], over=j)
-    if need_ddy:
-        ddy = a[:, None] * ddb  # ddy[i, j] = a[i] * ddb[j]
-    return ddy, da, None
-
-
 @in_float32
 def outer_double_backward(
     dda: Tensor | None, ddb: Tensor | None, dy: Tensor, a: Tensor, b: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, a and b, from those of the gradients; None for what is 0, or not needed."""
-    if dda is None or ddb is None:
-        return added(
-            3,
-            None if dda is None else _double_backward_of_a(dda, dy, b, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, a, needs=needs),
-        )
-    need_ddy, need_grad_a, need_grad_b = needs or (True,) * 3
-    ddy = grad_a = grad_b = None
-    if need_grad_a:
-        grad_a = dy @ ddb  # grad_a[i] = sum(ddb[j] * dy[i, j], over=j)
-    if need_grad_b:
-        grad_b = sum_of_rows(dda, dy)  # grad_b[j] = sum(dda[i] * dy[i, j], over=i)
-    if need_ddy:
-        ddy = (a[:, None] * ddb).addcmul_(b, dda[:, None])  # ddy[i, j] = a[i] * ddb[j] + b[j] * dda[i]
-    return ddy, grad_a, grad_b
-
-
-def _jvp_of_a(ta: Tensor, b: Tensor) -> tuple[Tensor | None]:
-    """The same from ta alone."""
-    ty = b * ta[:, None]  # ty[i, j] = b[j] * ta[i]
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, a: Tensor) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    ty = a[:, None] * tb  # ty[i, j] = a[i] * tb[j]
-    return (ty,)
+    parts = []
+    if dda is not None:
+        need_ddy, _, need_db = needs or (True,) * 3
+        ddy = db = None
+        if need_db:
+            db = sum_of_rows(dda, dy)  # db[j] = sum(dda[i] * dy[i, j], over=i)
+        if need_ddy:
+            ddy = b * dda[:, None]  # ddy[i, j] = b[j] * dda[i]
+        parts.append((ddy, None, db))
+    if ddb is not None:
+        need_ddy, need_da, _ = needs or (True,) * 3
+        ddy = da = None
+        if need_da:
+            da = dy @ ddb  # da[i] = sum(ddb[j] * dy[i, j], over=j)
+        if need_ddy:
+            ddy = a[:, None] * ddb  # ddy[i, j] = a[i] * ddb[j]
+        parts.append((ddy, da, None))
+    return added(3, *parts)
 
 
 @in_float32
 def outer_jvp(ta: Tensor | None, tb: Tensor | None, a: Tensor, b: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if ta is None or tb is None:
-        return added(
-            1,
-            None if ta is None else _jvp_of_a(ta, b),
-            None if tb is None else _jvp_of_b(tb, a),
-        )[0]
-    ty = (a[:, None] * tb).addcmul_(b, ta[:, None])  # ty[i, j] = a[i] * tb[j] + b[j] * ta[i]
-    return ty
+    parts = []
+    if ta is not None:
+        ty = b * ta[:, None]  # ty[i, j] = b[j] * ta[i]
+        parts.append((ty,))
+    if tb is not None:
+        ty = a[:, None] * tb  # ty[i, j] = a[i] * tb[j]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -44,70 +44,6 @@ def pow_elementwise_forward(x: Tensor, y: Tensor) -> tuple[Tensor, PowElementwis
     return z, PowElementwiseSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dz: Tensor, x: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddz, need_grad_x, need_dy = needs or (True,) * 3
-    ddz = grad_x = dy = None
-    y_minus_one = y - 1  # y_minus_one[...] = y[...] - 1
-    if need_ddz or need_dy:
-        x_to_y_minus_one = x**y_minus_one  # x_to_y_minus_one[...] = x[...]**y_minus_one[...]
-    y_is_not_zero = y != 0  # y_is_not_zero[...] = ne(y[...], 0)
-    if need_ddz:
-        # ddx_ddz[...] = where(y_is_not_zero[...], x_to_y_minus_one[...] * y[...], 0)
-        ddx_ddz = torch.where(y_is_not_zero, x_to_y_minus_one * y, 0)
-    if need_grad_x:
-        # ddx_dx[...] = dz[...] * where(y_is_not_zero[...], y[...] * where(eq(y_minus_one[...], 0), 0, x[...]**(y[...] -
-        #     2) * y_minus_one[...]), 0)
-        ddx_dx = torch.where(
-            y_is_not_zero, torch.where(y_minus_one == 0, 0, (x ** (y - 2)).mul_(y_minus_one)).mul_(y), 0
-        ).mul_(dz)
-    if need_dy:
-        # ddx_dy[...] = dz[...] * where(y_is_not_zero[...], y[...] * where(eq(x[...], 0), 0, log(x[...]) *
-        #     x_to_y_minus_one[...]) + x_to_y_minus_one[...], 0)
-        ddx_dy = torch.where(
-            y_is_not_zero, torch.where(x == 0, 0, torch.log(x).mul_(x_to_y_minus_one)).mul_(y).add_(x_to_y_minus_one), 0
-        ).mul_(dz)
-    if need_grad_x:
-        grad_x = ddx_dx.mul_(ddx)  # grad_x[...] = ddx[...] * ddx_dx[...]
-    if need_dy:
-        dy = ddx_dy.mul_(ddx)  # dy[...] = ddx[...] * ddx_dy[...]
-    if need_ddz:
-        ddz = ddx_ddz.mul_(ddx)  # ddz[...] = ddx[...] * ddx_ddz[...]
-    return ddz, grad_x, dy
-
-
-def _double_backward_of_y(
-    ddy: Tensor, dz: Tensor, z: Tensor, x: Tensor, y: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddy alone."""
-    need_ddz, need_dx, need_grad_y = needs or (True,) * 3
-    ddz = dx = grad_y = None
-    if need_dx or need_grad_y:
-        ddy_dz = ddy * dz  # ddy_dz[...] = ddy[...] * dz[...]
-    x_is_not_zero = x != 0  # x_is_not_zero[...] = ne(x[...], 0)
-    log_x = torch.log(x)  # log_x[...] = log(x[...])
-    if need_dx or need_grad_y:
-        # grad_z[...] = ddy_dz[...] * where(x_is_not_zero[...], log_x[...], 0)
-        grad_z = torch.where(x_is_not_zero, log_x, 0).mul_(ddy_dz)
-    if need_dx:
-        # dx[...] = where(x_is_not_zero[...], ddy_dz[...] * (z[...] / x[...]) + grad_z[...] * where(eq(y[...], 0), 0,
-        #     x[...]**(y[...] - 1) * y[...]), 0)
-        dx = torch.where(
-            x_is_not_zero, ddy_dz.mul_(z / x).add_(torch.where(y == 0, 0, (x ** (y - 1)).mul_(y)).mul_(grad_z)), 0
-        )
-    if need_ddz or need_grad_y:
-        log_x_z = log_x.mul_(z)  # log_x_z[...] = log_x[...] * z[...]
-    if need_grad_y:
-        # grad_y[...] = where(x_is_not_zero[...], grad_z[...] * where(eq(x[...], 0), 0, log_x_z[...]), 0)
-        grad_y = torch.where(x_is_not_zero, grad_z.mul_(torch.where(x == 0, 0, log_x_z)), 0)
-    if need_ddz:
-        # ddz[...] = ddy[...] * where(x_is_not_zero[...], log_x_z[...], 0)
-        ddz = torch.where(x_is_not_zero, log_x_z, 0).mul_(ddy)
-    return ddz, dx, grad_y
-
-
 @in_float32
 def pow_elementwise_double_backward(
     ddx: Tensor | None,
@@ -120,94 +56,134 @@ def pow_elementwise_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dz, x and y, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddy is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dz, x, y, needs=needs),
-            None if ddy is None else _double_backward_of_y(ddy, dz, z, x, y, needs=needs),
-        )
-    need_ddz, need_grad_x, need_grad_y = needs or (True,) * 3
-    ddz = grad_x = grad_y = None
-    x_is_not_zero = x != 0  # x_is_not_zero[...] = ne(x[...], 0)
-    log_x = torch.log(x)  # log_x[...] = log(x[...])
-    if need_grad_x or need_grad_y:
-        # grad_z[...] = ddy[...] * dz[...] * where(x_is_not_zero[...], log_x[...], 0)
-        grad_z = (ddy * dz).mul_(torch.where(x_is_not_zero, log_x, 0))
-    y_minus_one = y - 1  # y_minus_one[...] = y[...] - 1
-    x_to_y_minus_one = x**y_minus_one  # x_to_y_minus_one[...] = x[...]**y_minus_one[...]
-    if need_ddz or need_grad_x:
-        x_to_y_minus_one_y = x_to_y_minus_one * y  # x_to_y_minus_one_y[...] = x_to_y_minus_one[...] * y[...]
-    y_is_not_zero = y != 0  # y_is_not_zero[...] = ne(y[...], 0)
-    if need_grad_x:
-        # grad_x[...] = where(x_is_not_zero[...], grad_z[...] * where(eq(y[...], 0), 0, x_to_y_minus_one_y[...]), 0) +
-        #     dz[...] * (ddx[...] * where(y_is_not_zero[...], y[...] * where(eq(y_minus_one[...], 0), 0, x[...]**(y[...]
-        #     - 2) * y_minus_one[...]), 0) + ddy[...] * where(x_is_not_zero[...], z[...] / x[...], 0))
-        grad_x = torch.where(x_is_not_zero, torch.where(y == 0, 0, x_to_y_minus_one_y).mul_(grad_z), 0).addcmul_(
-            dz,
-            torch.where(y_is_not_zero, torch.where(y_minus_one == 0, 0, (x ** (y - 2)).mul_(y_minus_one)).mul_(y), 0)
-            .mul_(ddx)
-            .add_(torch.where(x_is_not_zero, z / x, 0).mul_(ddy)),
-        )
-    if need_ddz or need_grad_y:
-        log_x_z = log_x * z  # log_x_z[...] = log_x[...] * z[...]
-    if need_grad_y:
-        x_is_zero = x == 0  # x_is_zero[...] = eq(x[...], 0)
-        # grad_y[...] = ddx[...] * dz[...] * where(y_is_not_zero[...], y[...] * where(x_is_zero[...], 0, log_x[...] *
-        #     x_to_y_minus_one[...]) + x_to_y_minus_one[...], 0) + where(x_is_not_zero[...], grad_z[...] *
-        #     where(x_is_zero[...], 0, log_x_z[...]), 0)
-        grad_y = (
-            (ddx * dz)
-            .mul_(
+    if ddx is not None and ddy is not None:
+        need_ddz, need_grad_x, need_grad_y = needs or (True,) * 3
+        ddz = grad_x = grad_y = None
+        x_is_not_zero = x != 0  # x_is_not_zero[...] = ne(x[...], 0)
+        log_x = torch.log(x)  # log_x[...] = log(x[...])
+        if need_grad_x or need_grad_y:
+            # grad_z[...] = ddy[...] * dz[...] * where(x_is_not_zero[...], log_x[...], 0)
+            grad_z = (ddy * dz).mul_(torch.where(x_is_not_zero, log_x, 0))
+        y_minus_one = y - 1  # y_minus_one[...] = y[...] - 1
+        x_to_y_minus_one = x**y_minus_one  # x_to_y_minus_one[...] = x[...]**y_minus_one[...]
+        if need_ddz or need_grad_x:
+            x_to_y_minus_one_y = x_to_y_minus_one * y  # x_to_y_minus_one_y[...] = x_to_y_minus_one[...] * y[...]
+        y_is_not_zero = y != 0  # y_is_not_zero[...] = ne(y[...], 0)
+        if need_grad_x:
+            # grad_x[...] = where(x_is_not_zero[...], grad_z[...] * where(eq(y[...], 0), 0, x_to_y_minus_one_y[...]), 0)
+            #     + dz[...] * (ddx[...] * where(y_is_not_zero[...], y[...] * where(eq(y_minus_one[...], 0), 0,
+            #     x[...]**(y[...] - 2) * y_minus_one[...]), 0) + ddy[...] * where(x_is_not_zero[...], z[...] / x[...],
+            #     0))
+            grad_x = torch.where(x_is_not_zero, torch.where(y == 0, 0, x_to_y_minus_one_y).mul_(grad_z), 0).addcmul_(
+                dz,
                 torch.where(
-                    y_is_not_zero,
-                    torch.where(x_is_zero, 0, log_x.mul_(x_to_y_minus_one)).mul_(y).add_(x_to_y_minus_one),
-                    0,
+                    y_is_not_zero, torch.where(y_minus_one == 0, 0, (x ** (y - 2)).mul_(y_minus_one)).mul_(y), 0
                 )
+                .mul_(ddx)
+                .add_(torch.where(x_is_not_zero, z / x, 0).mul_(ddy)),
             )
-            .add_(torch.where(x_is_not_zero, grad_z.mul_(torch.where(x_is_zero, 0, log_x_z)), 0))
-        )
-    if need_ddz:
-        # ddz[...] = ddx[...] * where(y_is_not_zero[...], x_to_y_minus_one_y[...], 0) + ddy[...] *
-        #     where(x_is_not_zero[...], log_x_z[...], 0)
-        ddz = (
-            torch.where(y_is_not_zero, x_to_y_minus_one_y, 0)
-            .mul_(ddx)
-            .add_(torch.where(x_is_not_zero, log_x_z, 0).mul_(ddy))
-        )
-    return ddz, grad_x, grad_y
-
-
-def _jvp_of_x(tx: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    # ddx_ddz[...] = where(ne(y[...], 0), x[...]**(y[...] - 1) * y[...], 0)
-    ddx_ddz = torch.where(y != 0, (x ** (y - 1)).mul_(y), 0)
-    tz = ddx_ddz.mul_(tx)  # tz[...] = tx[...] * ddx_ddz[...]
-    return (tz,)
-
-
-def _jvp_of_y(ty: Tensor, z: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from ty alone."""
-    # ddy_ddz[...] = where(ne(x[...], 0), log(x[...]) * z[...], 0)
-    ddy_ddz = torch.where(x != 0, torch.log(x).mul_(z), 0)
-    tz = ddy_ddz.mul_(ty)  # tz[...] = ty[...] * ddy_ddz[...]
-    return (tz,)
+        if need_ddz or need_grad_y:
+            log_x_z = log_x * z  # log_x_z[...] = log_x[...] * z[...]
+        if need_grad_y:
+            x_is_zero = x == 0  # x_is_zero[...] = eq(x[...], 0)
+            # grad_y[...] = ddx[...] * dz[...] * where(y_is_not_zero[...], y[...] * where(x_is_zero[...], 0, log_x[...]
+            #     * x_to_y_minus_one[...]) + x_to_y_minus_one[...], 0) + where(x_is_not_zero[...], grad_z[...] *
+            #     where(x_is_zero[...], 0, log_x_z[...]), 0)
+            grad_y = (
+                (ddx * dz)
+                .mul_(
+                    torch.where(
+                        y_is_not_zero,
+                        torch.where(x_is_zero, 0, log_x.mul_(x_to_y_minus_one)).mul_(y).add_(x_to_y_minus_one),
+                        0,
+                    )
+                )
+                .add_(torch.where(x_is_not_zero, grad_z.mul_(torch.where(x_is_zero, 0, log_x_z)), 0))
+            )
+        if need_ddz:
+            # ddz[...] = ddx[...] * where(y_is_not_zero[...], x_to_y_minus_one_y[...], 0) + ddy[...] *
+            #     where(x_is_not_zero[...], log_x_z[...], 0)
+            ddz = (
+                torch.where(y_is_not_zero, x_to_y_minus_one_y, 0)
+                .mul_(ddx)
+                .add_(torch.where(x_is_not_zero, log_x_z, 0).mul_(ddy))
+            )
+        return ddz, grad_x, grad_y
+    parts = []
+    if ddx is not None:
+        need_ddz, need_grad_x, need_dy = needs or (True,) * 3
+        ddz = grad_x = dy = None
+        y_minus_one = y - 1  # y_minus_one[...] = y[...] - 1
+        if need_ddz or need_dy:
+            x_to_y_minus_one = x**y_minus_one  # x_to_y_minus_one[...] = x[...]**y_minus_one[...]
+        y_is_not_zero = y != 0  # y_is_not_zero[...] = ne(y[...], 0)
+        if need_ddz:
+            # ddx_ddz[...] = where(y_is_not_zero[...], x_to_y_minus_one[...] * y[...], 0)
+            ddx_ddz = torch.where(y_is_not_zero, x_to_y_minus_one * y, 0)
+        if need_grad_x:
+            # ddx_dx[...] = dz[...] * where(y_is_not_zero[...], y[...] * where(eq(y_minus_one[...], 0), 0,
+            #     x[...]**(y[...] - 2) * y_minus_one[...]), 0)
+            ddx_dx = torch.where(
+                y_is_not_zero, torch.where(y_minus_one == 0, 0, (x ** (y - 2)).mul_(y_minus_one)).mul_(y), 0
+            ).mul_(dz)
+        if need_dy:
+            # ddx_dy[...] = dz[...] * where(y_is_not_zero[...], y[...] * where(eq(x[...], 0), 0, log(x[...]) *
+            #     x_to_y_minus_one[...]) + x_to_y_minus_one[...], 0)
+            ddx_dy = torch.where(
+                y_is_not_zero,
+                torch.where(x == 0, 0, torch.log(x).mul_(x_to_y_minus_one)).mul_(y).add_(x_to_y_minus_one),
+                0,
+            ).mul_(dz)
+        if need_grad_x:
+            grad_x = ddx_dx.mul_(ddx)  # grad_x[...] = ddx[...] * ddx_dx[...]
+        if need_dy:
+            dy = ddx_dy.mul_(ddx)  # dy[...] = ddx[...] * ddx_dy[...]
+        if need_ddz:
+            ddz = ddx_ddz.mul_(ddx)  # ddz[...] = ddx[...] * ddx_ddz[...]
+        parts.append((ddz, grad_x, dy))
+    if ddy is not None:
+        need_ddz, need_dx, need_grad_y = needs or (True,) * 3
+        ddz = dx = grad_y = None
+        if need_dx or need_grad_y:
+            ddy_dz = ddy * dz  # ddy_dz[...] = ddy[...] * dz[...]
+        x_is_not_zero = x != 0  # x_is_not_zero[...] = ne(x[...], 0)
+        log_x = torch.log(x)  # log_x[...] = log(x[...])
+        if need_dx or need_grad_y:
+            # grad_z[...] = ddy_dz[...] * where(x_is_not_zero[...], log_x[...], 0)
+            grad_z = torch.where(x_is_not_zero, log_x, 0).mul_(ddy_dz)
+        if need_dx:
+            # dx[...] = where(x_is_not_zero[...], ddy_dz[...] * (z[...] / x[...]) + grad_z[...] * where(eq(y[...], 0),
+            #     0, x[...]**(y[...] - 1) * y[...]), 0)
+            dx = torch.where(
+                x_is_not_zero, ddy_dz.mul_(z / x).add_(torch.where(y == 0, 0, (x ** (y - 1)).mul_(y)).mul_(grad_z)), 0
+            )
+        if need_ddz or need_grad_y:
+            log_x_z = log_x.mul_(z)  # log_x_z[...] = log_x[...] * z[...]
+        if need_grad_y:
+            # grad_y[...] = where(x_is_not_zero[...], grad_z[...] * where(eq(x[...], 0), 0, log_x_z[...]), 0)
+            grad_y = torch.where(x_is_not_zero, grad_z.mul_(torch.where(x == 0, 0, log_x_z)), 0)
+        if need_ddz:
+            # ddz[...] = ddy[...] * where(x_is_not_zero[...], log_x_z[...], 0)
+            ddz = torch.where(x_is_not_zero, log_x_z, 0).mul_(ddy)
+        parts.append((ddz, dx, grad_y))
+    return added(3, *parts)
 
 
 @in_float32
 def pow_elementwise_jvp(tx: Tensor | None, ty: Tensor | None, z: Tensor, x: Tensor, y: Tensor) -> Tensor | None:
     """The tangents of z, from those of the inputs; None where none is given."""
-    if tx is None or ty is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, x, y),
-            None if ty is None else _jvp_of_y(ty, z, x),
-        )[0]
-    # ddx_ddz[...] = where(ne(y[...], 0), x[...]**(y[...] - 1) * y[...], 0)
-    ddx_ddz = torch.where(y != 0, (x ** (y - 1)).mul_(y), 0)
-    # ddy_ddz[...] = where(ne(x[...], 0), log(x[...]) * z[...], 0)
-    ddy_ddz = torch.where(x != 0, torch.log(x).mul_(z), 0)
-    tz = ddx_ddz.mul_(tx).addcmul_(ty, ddy_ddz)  # tz[...] = tx[...] * ddx_ddz[...] + ty[...] * ddy_ddz[...]
-    return tz
+    parts = []
+    if tx is not None:
+        # ddx_ddz[...] = where(ne(y[...], 0), x[...]**(y[...] - 1) * y[...], 0)
+        ddx_ddz = torch.where(y != 0, (x ** (y - 1)).mul_(y), 0)
+        tz = ddx_ddz.mul_(tx)  # tz[...] = tx[...] * ddx_ddz[...]
+        parts.append((tz,))
+    if ty is not None:
+        # ddy_ddz[...] = where(ne(x[...], 0), log(x[...]) * z[...], 0)
+        ddy_ddz = torch.where(x != 0, torch.log(x).mul_(z), 0)
+        tz = ddy_ddz.mul_(ty)  # tz[...] = ty[...] * ddy_ddz[...]
+        parts.append((tz,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

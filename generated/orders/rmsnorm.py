@@ -45,73 +45,6 @@ def rmsnorm_forward(x: Tensor, gamma: Tensor, eps: float = 1e-06) -> tuple[Tenso
     return y, RmsnormSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, need_grad_x, need_dgamma = needs or (True,) * 3
-    ddy = grad_x = dgamma = None
-    d = ddx.shape[-1]
-    if need_grad_x or need_dgamma:
-        dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
-    if need_grad_x:
-        mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
-        # dx[..., d] = rrms[...] * (gamma[d] * dy[..., d] - mean_dxhat_x[...] * rrms[...]**2 * x[..., d])
-        dx = (gamma * dy).addcmul_(mean_dxhat_x[..., None] * rrms.square(), x, value=-1).mul_(rrms)
-    ddx_inner = rrms * ddx  # ddx_inner[..., d] = rrms[...] * ddx[..., d]
-    # sum_ddx_inner_x[...] = sum(ddx_inner[..., d] * x[..., d], over=d)
-    sum_ddx_inner_x = (ddx_inner * x).sum(-1, keepdim=True)
-    rrms_squared = rrms.square()  # rrms_squared[...] = rrms[...]**2
-    dmean_dxhat_x = -rrms_squared * sum_ddx_inner_x  # dmean_dxhat_x[...] = -rrms_squared[...] * sum_ddx_inner_x[...]
-    if need_grad_x:
-        mean_ddx_dx = dx.mul_(ddx).mean(-1, keepdim=True)  # mean_ddx_dx[...] = mean(ddx[..., d] * dx[..., d], over=d)
-    if need_ddy or need_grad_x:
-        dmean_dxhat_x_over_d = dmean_dxhat_x / d  # dmean_dxhat_x_over_d[...] = dmean_dxhat_x[...] / size(d)
-    if need_grad_x:
-        # grad_x[..., d] = dmean_dxhat_x_over_d[...] * gamma[d] * dy[..., d] + rrms_squared[...] * (2 / size(d) *
-        #     (rrms_squared[...] * mean_dxhat_x[...]) * sum_ddx_inner_x[...] - mean_ddx_dx[...]) * x[..., d] -
-        #     mean_dxhat_x[...] * rrms_squared[...] * ddx_inner[..., d]
-        grad_x = (
-            (
-                rrms_squared
-                * (ratio_of(2, d) * (rrms_squared * mean_dxhat_x[..., None]) * sum_ddx_inner_x - mean_ddx_dx)
-                * x
-            )
-            .addcmul_(gamma, dy * dmean_dxhat_x_over_d)
-            .addcmul_(mean_dxhat_x[..., None] * rrms_squared, ddx_inner, value=-1)
-        )
-    if need_dgamma:
-        # sum_dmean_dxhat_x_dy_x[d] = sum(dmean_dxhat_x[...] * dy_x[..., d], over=...)
-        sum_dmean_dxhat_x_dy_x = sum_of_rows(dmean_dxhat_x, dy_x)
-        # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
-        sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
-        # dgamma[d] = sum_dmean_dxhat_x_dy_x[d] / size(d) + sum_ddx_inner_dy[d]
-        dgamma = sum_dmean_dxhat_x_dy_x / d + sum_ddx_inner_dy
-    if need_ddy:
-        # ddy[..., d] = gamma[d] * (ddx_inner[..., d] + dmean_dxhat_x_over_d[...] * x[..., d])
-        ddy = ddx_inner.addcmul_(dmean_dxhat_x_over_d, x).mul_(gamma)
-    return ddy, grad_x, dgamma
-
-
-def _double_backward_of_gamma(
-    ddgamma: Tensor, dy: Tensor, rrms: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddgamma alone."""
-    need_ddy, need_dx, _ = needs or (True,) * 3
-    ddy = dx = None
-    d = ddgamma.shape[0]
-    if need_dx:
-        dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
-    ddy_x = ddgamma * rrms  # ddy_x[..., d] = ddgamma[d] * rrms[...]
-    if need_dx:
-        sum_ddgamma_dy_x = dy_x @ ddgamma  # sum_ddgamma_dy_x[...] = sum(ddgamma[d] * dy_x[..., d], over=d)
-        # dx[..., d] = ddy_x[..., d] * dy[..., d] - rrms[...]**3 / size(d) * sum_ddgamma_dy_x[...] * x[..., d]
-        dx = (ddy_x * dy).addcmul_(rrms**3 * sum_ddgamma_dy_x[..., None], x, value=ratio_of(-1, d))
-    if need_ddy:
-        ddy = ddy_x.mul_(x)  # ddy[..., d] = ddy_x[..., d] * x[..., d]
-    return ddy, dx, None
-
-
 @in_float32
 def rmsnorm_double_backward(
     ddx: Tensor | None,
@@ -124,88 +57,137 @@ def rmsnorm_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and gamma, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddgamma is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dy, rrms, x, gamma, needs=needs),
-            None if ddgamma is None else _double_backward_of_gamma(ddgamma, dy, rrms, x, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_gamma = needs or (True,) * 3
-    ddy = grad_x = grad_gamma = None
-    d = ddx.shape[-1]
-    if need_grad_x or need_grad_gamma:
-        dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
-    if need_grad_x:
-        mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
-        # dx[..., d] = rrms[...] * (gamma[d] * dy[..., d] - mean_dxhat_x[...] * rrms[...]**2 * x[..., d])
-        dx = (gamma * dy).addcmul_(mean_dxhat_x[..., None] * rrms.square(), x, value=-1).mul_(rrms)
-    ddx_inner = rrms * ddx  # ddx_inner[..., d] = rrms[...] * ddx[..., d]
-    # sum_ddx_inner_x[...] = sum(ddx_inner[..., d] * x[..., d], over=d)
-    sum_ddx_inner_x = (ddx_inner * x).sum(-1, keepdim=True)
-    rrms_squared = rrms.square()  # rrms_squared[...] = rrms[...]**2
-    dmean_dxhat_x = -rrms_squared * sum_ddx_inner_x  # dmean_dxhat_x[...] = -rrms_squared[...] * sum_ddx_inner_x[...]
-    if need_ddy or need_grad_x:
-        # ddy_x[..., d] = ddgamma[d] * rrms[...] + dmean_dxhat_x[...] / size(d) * gamma[d]
-        ddy_x = (ddgamma * rrms).addcmul_(dmean_dxhat_x, gamma, value=ratio_of(1, d))
-    if need_grad_x:
-        sum_ddgamma_dy_x = dy_x @ ddgamma  # sum_ddgamma_dy_x[...] = sum(ddgamma[d] * dy_x[..., d], over=d)
-        mean_ddx_dx = dx.mul_(ddx).mean(-1, keepdim=True)  # mean_ddx_dx[...] = mean(ddx[..., d] * dx[..., d], over=d)
-        # grad_x[..., d] = ddy_x[..., d] * dy[..., d] + rrms_squared[...] * (rrms[...] / size(d) * (2 *
-        #     mean_dxhat_x[...] * rrms[...] * sum_ddx_inner_x[...] - sum_ddgamma_dy_x[...]) - mean_ddx_dx[...]) *
-        #     x[..., d] - mean_dxhat_x[...] * rrms_squared[...] * ddx_inner[..., d]
-        grad_x = (
-            (
-                rrms_squared
-                * (
-                    rrms / d * (2 * mean_dxhat_x[..., None] * rrms * sum_ddx_inner_x - sum_ddgamma_dy_x[..., None])
-                    - mean_ddx_dx
+    if ddx is not None and ddgamma is not None:
+        need_ddy, need_grad_x, need_grad_gamma = needs or (True,) * 3
+        ddy = grad_x = grad_gamma = None
+        d = ddx.shape[-1]
+        if need_grad_x or need_grad_gamma:
+            dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
+        if need_grad_x:
+            mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
+            # dx[..., d] = rrms[...] * (gamma[d] * dy[..., d] - mean_dxhat_x[...] * rrms[...]**2 * x[..., d])
+            dx = (gamma * dy).addcmul_(mean_dxhat_x[..., None] * rrms.square(), x, value=-1).mul_(rrms)
+        ddx_inner = rrms * ddx  # ddx_inner[..., d] = rrms[...] * ddx[..., d]
+        # sum_ddx_inner_x[...] = sum(ddx_inner[..., d] * x[..., d], over=d)
+        sum_ddx_inner_x = (ddx_inner * x).sum(-1, keepdim=True)
+        rrms_squared = rrms.square()  # rrms_squared[...] = rrms[...]**2
+        # dmean_dxhat_x[...] = -rrms_squared[...] * sum_ddx_inner_x[...]
+        dmean_dxhat_x = -rrms_squared * sum_ddx_inner_x
+        if need_ddy or need_grad_x:
+            # ddy_x[..., d] = ddgamma[d] * rrms[...] + dmean_dxhat_x[...] / size(d) * gamma[d]
+            ddy_x = (ddgamma * rrms).addcmul_(dmean_dxhat_x, gamma, value=ratio_of(1, d))
+        if need_grad_x:
+            sum_ddgamma_dy_x = dy_x @ ddgamma  # sum_ddgamma_dy_x[...] = sum(ddgamma[d] * dy_x[..., d], over=d)
+            # mean_ddx_dx[...] = mean(ddx[..., d] * dx[..., d], over=d)
+            mean_ddx_dx = dx.mul_(ddx).mean(-1, keepdim=True)
+            # grad_x[..., d] = ddy_x[..., d] * dy[..., d] + rrms_squared[...] * (rrms[...] / size(d) * (2 *
+            #     mean_dxhat_x[...] * rrms[...] * sum_ddx_inner_x[...] - sum_ddgamma_dy_x[...]) - mean_ddx_dx[...]) *
+            #     x[..., d] - mean_dxhat_x[...] * rrms_squared[...] * ddx_inner[..., d]
+            grad_x = (
+                (
+                    rrms_squared
+                    * (
+                        rrms / d * (2 * mean_dxhat_x[..., None] * rrms * sum_ddx_inner_x - sum_ddgamma_dy_x[..., None])
+                        - mean_ddx_dx
+                    )
+                    * x
                 )
-                * x
+                .addcmul_(ddy_x, dy)
+                .addcmul_(mean_dxhat_x[..., None] * rrms_squared, ddx_inner, value=-1)
             )
-            .addcmul_(ddy_x, dy)
-            .addcmul_(mean_dxhat_x[..., None] * rrms_squared, ddx_inner, value=-1)
-        )
-    if need_grad_gamma:
-        # sum_dmean_dxhat_x_dy_x[d] = sum(dmean_dxhat_x[...] * dy_x[..., d], over=...)
-        sum_dmean_dxhat_x_dy_x = sum_of_rows(dmean_dxhat_x, dy_x)
-        # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
-        sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
-        # grad_gamma[d] = sum_dmean_dxhat_x_dy_x[d] / size(d) + sum_ddx_inner_dy[d]
-        grad_gamma = sum_dmean_dxhat_x_dy_x / d + sum_ddx_inner_dy
-    if need_ddy:
-        # ddy[..., d] = gamma[d] * ddx_inner[..., d] + ddy_x[..., d] * x[..., d]
-        ddy = ddx_inner.mul_(gamma).addcmul_(ddy_x, x)
-    return ddy, grad_x, grad_gamma
-
-
-def _jvp_of_x(tx: Tensor, rrms: Tensor, x: Tensor, gamma: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    mean_ddx_x = (tx * x).mean(-1, keepdim=True)  # mean_ddx_x[...] = mean(tx[..., d] * x[..., d], over=d)
-    # ty[..., d] = gamma[d] * rrms[...] * (tx[..., d] - rrms[...]**2 * mean_ddx_x[...] * x[..., d])
-    ty = torch.addcmul(tx, rrms.square() * mean_ddx_x, x, value=-1).mul_(gamma * rrms)
-    return (ty,)
-
-
-def _jvp_of_gamma(tgamma: Tensor, rrms: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from tgamma alone."""
-    ty = (tgamma * rrms).mul_(x)  # ty[..., d] = tgamma[d] * rrms[...] * x[..., d]
-    return (ty,)
+        if need_grad_gamma:
+            # sum_dmean_dxhat_x_dy_x[d] = sum(dmean_dxhat_x[...] * dy_x[..., d], over=...)
+            sum_dmean_dxhat_x_dy_x = sum_of_rows(dmean_dxhat_x, dy_x)
+            # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
+            sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
+            # grad_gamma[d] = sum_dmean_dxhat_x_dy_x[d] / size(d) + sum_ddx_inner_dy[d]
+            grad_gamma = sum_dmean_dxhat_x_dy_x / d + sum_ddx_inner_dy
+        if need_ddy:
+            # ddy[..., d] = gamma[d] * ddx_inner[..., d] + ddy_x[..., d] * x[..., d]
+            ddy = ddx_inner.mul_(gamma).addcmul_(ddy_x, x)
+        return ddy, grad_x, grad_gamma
+    parts = []
+    if ddx is not None:
+        need_ddy, need_grad_x, need_dgamma = needs or (True,) * 3
+        ddy = grad_x = dgamma = None
+        d = ddx.shape[-1]
+        if need_grad_x or need_dgamma:
+            dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
+        if need_grad_x:
+            mean_dxhat_x = dy_x @ gamma / d  # mean_dxhat_x[...] = sum(gamma[d] * dy_x[..., d], over=d) / size(d)
+            # dx[..., d] = rrms[...] * (gamma[d] * dy[..., d] - mean_dxhat_x[...] * rrms[...]**2 * x[..., d])
+            dx = (gamma * dy).addcmul_(mean_dxhat_x[..., None] * rrms.square(), x, value=-1).mul_(rrms)
+        ddx_inner = rrms * ddx  # ddx_inner[..., d] = rrms[...] * ddx[..., d]
+        # sum_ddx_inner_x[...] = sum(ddx_inner[..., d] * x[..., d], over=d)
+        sum_ddx_inner_x = (ddx_inner * x).sum(-1, keepdim=True)
+        rrms_squared = rrms.square()  # rrms_squared[...] = rrms[...]**2
+        # dmean_dxhat_x[...] = -rrms_squared[...] * sum_ddx_inner_x[...]
+        dmean_dxhat_x = -rrms_squared * sum_ddx_inner_x
+        if need_grad_x:
+            # mean_ddx_dx[...] = mean(ddx[..., d] * dx[..., d], over=d)
+            mean_ddx_dx = dx.mul_(ddx).mean(-1, keepdim=True)
+        if need_ddy or need_grad_x:
+            dmean_dxhat_x_over_d = dmean_dxhat_x / d  # dmean_dxhat_x_over_d[...] = dmean_dxhat_x[...] / size(d)
+        if need_grad_x:
+            # grad_x[..., d] = dmean_dxhat_x_over_d[...] * gamma[d] * dy[..., d] + rrms_squared[...] * (2 / size(d) *
+            #     (rrms_squared[...] * mean_dxhat_x[...]) * sum_ddx_inner_x[...] - mean_ddx_dx[...]) * x[..., d] -
+            #     mean_dxhat_x[...] * rrms_squared[...] * ddx_inner[..., d]
+            grad_x = (
+                (
+                    rrms_squared
+                    * (ratio_of(2, d) * (rrms_squared * mean_dxhat_x[..., None]) * sum_ddx_inner_x - mean_ddx_dx)
+                    * x
+                )
+                .addcmul_(gamma, dy * dmean_dxhat_x_over_d)
+                .addcmul_(mean_dxhat_x[..., None] * rrms_squared, ddx_inner, value=-1)
+            )
+        if need_dgamma:
+            # sum_dmean_dxhat_x_dy_x[d] = sum(dmean_dxhat_x[...] * dy_x[..., d], over=...)
+            sum_dmean_dxhat_x_dy_x = sum_of_rows(dmean_dxhat_x, dy_x)
+            # sum_ddx_inner_dy[d] = sum(ddx_inner[..., d] * dy[..., d], over=...)
+            sum_ddx_inner_dy = (ddx_inner * dy).sum_to_size(d)
+            # dgamma[d] = sum_dmean_dxhat_x_dy_x[d] / size(d) + sum_ddx_inner_dy[d]
+            dgamma = sum_dmean_dxhat_x_dy_x / d + sum_ddx_inner_dy
+        if need_ddy:
+            # ddy[..., d] = gamma[d] * (ddx_inner[..., d] + dmean_dxhat_x_over_d[...] * x[..., d])
+            ddy = ddx_inner.addcmul_(dmean_dxhat_x_over_d, x).mul_(gamma)
+        parts.append((ddy, grad_x, dgamma))
+    if ddgamma is not None:
+        need_ddy, need_dx, _ = needs or (True,) * 3
+        ddy = dx = None
+        d = ddgamma.shape[0]
+        if need_dx:
+            dy_x = dy * x  # dy_x[..., d] = dy[..., d] * x[..., d]
+        ddy_x = ddgamma * rrms  # ddy_x[..., d] = ddgamma[d] * rrms[...]
+        if need_dx:
+            sum_ddgamma_dy_x = dy_x @ ddgamma  # sum_ddgamma_dy_x[...] = sum(ddgamma[d] * dy_x[..., d], over=d)
+            # dx[..., d] = ddy_x[..., d] * dy[..., d] - rrms[...]**3 / size(d) * sum_ddgamma_dy_x[...] * x[..., d]
+            dx = (ddy_x * dy).addcmul_(rrms**3 * sum_ddgamma_dy_x[..., None], x, value=ratio_of(-1, d))
+        if need_ddy:
+            ddy = ddy_x.mul_(x)  # ddy[..., d] = ddy_x[..., d] * x[..., d]
+        parts.append((ddy, dx, None))
+    return added(3, *parts)
 
 
 @in_float32
 def rmsnorm_jvp(tx: Tensor | None, tgamma: Tensor | None, rrms: Tensor, x: Tensor, gamma: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tgamma is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, rrms, x, gamma),
-            None if tgamma is None else _jvp_of_gamma(tgamma, rrms, x),
-        )[0]
-    mean_ddx_x = (tx * x).mean(-1, keepdim=True)  # mean_ddx_x[...] = mean(tx[..., d] * x[..., d], over=d)
-    # ty[..., d] = rrms[...] * (gamma[d] * tx[..., d] + x[..., d] * (tgamma[d] - gamma[d] * rrms[...]**2 *
-    #     mean_ddx_x[...]))
-    ty = (gamma * tx).addcmul_(x, tgamma - (gamma * rrms.square()).mul_(mean_ddx_x)).mul_(rrms)
-    return ty
+    if tx is not None and tgamma is not None:
+        mean_ddx_x = (tx * x).mean(-1, keepdim=True)  # mean_ddx_x[...] = mean(tx[..., d] * x[..., d], over=d)
+        # ty[..., d] = rrms[...] * (gamma[d] * tx[..., d] + x[..., d] * (tgamma[d] - gamma[d] * rrms[...]**2 *
+        #     mean_ddx_x[...]))
+        ty = (gamma * tx).addcmul_(x, tgamma - (gamma * rrms.square()).mul_(mean_ddx_x)).mul_(rrms)
+        return ty
+    parts = []
+    if tx is not None:
+        mean_ddx_x = (tx * x).mean(-1, keepdim=True)  # mean_ddx_x[...] = mean(tx[..., d] * x[..., d], over=d)
+        # ty[..., d] = gamma[d] * rrms[...] * (tx[..., d] - rrms[...]**2 * mean_ddx_x[...] * x[..., d])
+        ty = torch.addcmul(tx, rrms.square() * mean_ddx_x, x, value=-1).mul_(gamma * rrms)
+        parts.append((ty,))
+    if tgamma is not None:
+        ty = (tgamma * rrms).mul_(x)  # ty[..., d] = tgamma[d] * rrms[...] * x[..., d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -34,77 +34,42 @@ def scale_forward(x: Tensor, a: Tensor) -> tuple[Tensor, ScaleSaved]:
     return y, ScaleSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, need_da = needs or (True,) * 3
-    ddy = da = None
-    if need_da:
-        da = (ddx * dy).sum()  # da[()] = sum(ddx[...] * dy[...], over=...)
-    if need_ddy:
-        ddy = a * ddx  # ddy[...] = a[()] * ddx[...]
-    return ddy, None, da
-
-
-def _double_backward_of_a(
-    dda: Tensor, dy: Tensor, x: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dda alone."""
-    need_ddy, need_dx, _ = needs or (True,) * 3
-    ddy = dx = None
-    if need_dx:
-        dx = dda * dy  # dx[...] = dda[()] * dy[...]
-    if need_ddy:
-        ddy = dda * x  # ddy[...] = dda[()] * x[...]
-    return ddy, dx, None
-
-
 @in_float32
 def scale_double_backward(
     ddx: Tensor | None, dda: Tensor | None, dy: Tensor, x: Tensor, a: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x and a, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or dda is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dy, a, needs=needs),
-            None if dda is None else _double_backward_of_a(dda, dy, x, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_a = needs or (True,) * 3
-    ddy = grad_x = grad_a = None
-    if need_grad_x:
-        grad_x = dda * dy  # grad_x[...] = dda[()] * dy[...]
-    if need_grad_a:
-        grad_a = (ddx * dy).sum()  # grad_a[()] = sum(ddx[...] * dy[...], over=...)
-    if need_ddy:
-        ddy = (a * ddx).addcmul_(dda, x)  # ddy[...] = a[()] * ddx[...] + dda[()] * x[...]
-    return ddy, grad_x, grad_a
-
-
-def _jvp_of_x(tx: Tensor, a: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    ty = a * tx  # ty[...] = a[()] * tx[...]
-    return (ty,)
-
-
-def _jvp_of_a(ta: Tensor, x: Tensor) -> tuple[Tensor | None]:
-    """The same from ta alone."""
-    ty = ta * x  # ty[...] = ta[()] * x[...]
-    return (ty,)
+    parts = []
+    if ddx is not None:
+        need_ddy, _, need_da = needs or (True,) * 3
+        ddy = da = None
+        if need_da:
+            da = (ddx * dy).sum()  # da[()] = sum(ddx[...] * dy[...], over=...)
+        if need_ddy:
+            ddy = a * ddx  # ddy[...] = a[()] * ddx[...]
+        parts.append((ddy, None, da))
+    if dda is not None:
+        need_ddy, need_dx, _ = needs or (True,) * 3
+        ddy = dx = None
+        if need_dx:
+            dx = dda * dy  # dx[...] = dda[()] * dy[...]
+        if need_ddy:
+            ddy = dda * x  # ddy[...] = dda[()] * x[...]
+        parts.append((ddy, dx, None))
+    return added(3, *parts)
 
 
 @in_float32
 def scale_jvp(tx: Tensor | None, ta: Tensor | None, x: Tensor, a: Tensor) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or ta is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, a),
-            None if ta is None else _jvp_of_a(ta, x),
-        )[0]
-    ty = (a * tx).addcmul_(ta, x)  # ty[...] = a[()] * tx[...] + ta[()] * x[...]
-    return ty
+    parts = []
+    if tx is not None:
+        ty = a * tx  # ty[...] = a[()] * tx[...]
+        parts.append((ty,))
+    if ta is not None:
+        ty = ta * x  # ty[...] = ta[()] * x[...]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

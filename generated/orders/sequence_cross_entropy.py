@@ -4,14 +4,14 @@ r"""sequence_cross_entropy differentiated further: the double backward, and the 
 Double backward
     grad_z[..., c] = dloss[] * shares[..., c] * (ddz[..., c] - sum(ddz[..., c'] * shares[..., c'], over=c')) /
         size(...)
-    ddloss[] = sum(ddz[...', c'] * shares[...', c'], over=(...', c')) / size(...) - sum(ddz[...', c'] *
-        where(y[...'] == c', 1 / size(...), 0), over=(...', c'))
+    ddloss[] = (sum(ddz[...', c'] * shares[...', c'], over=(...', c')) - sum(ddz[...', y[...']], over=...')) /
+        size(...)
 
 Tangents
     shares[..., c] = exp_z_minus_m[..., c] / s[...]
     sum_ddz_shares[()] = sum(tz[..., c] * shares[..., c], over=(..., c))
-    sum_ddz_y[()] = sum(1 / size(...) * tz[..., c] * where(eq(y[...], c), 1, 0), over=(..., c))
-    tloss[()] = sum_ddz_shares[()] / size(...) - sum_ddz_y[()]
+    mean_ddz_y[()] = mean(tz[..., y[...]], over=...)
+    tloss[()] = sum_ddz_shares[()] / size(...) - mean_ddz_y[()]
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._functions import ratio_of
 from .._support import in_float32
 from ..sequence_cross_entropy import (
     sequence_cross_entropy_backward as _backward,
@@ -60,7 +59,7 @@ def sequence_cross_entropy_double_backward(
         return None, None
     need_ddloss, need_grad_z = needs or (True,) * 2
     ddloss = grad_z = None
-    *leading, c = ddz.shape
+    leading = ddz.shape[:-1]
     shares = exp_z_minus_m / s  # shares[..., c] = exp_z_minus_m[..., c] / s[...]
     # sum_ddz_shares[...] = sum(ddz[..., c] * shares[..., c], over=c)
     sum_ddz_shares = (ddz * shares).sum(-1, keepdim=True)
@@ -69,14 +68,10 @@ def sequence_cross_entropy_double_backward(
         grad_z = shares.mul_(ddz - sum_ddz_shares).mul_(dloss / math.prod(leading))
     if need_ddloss:
         sum_ddz_shares_2 = sum_ddz_shares.squeeze(-1).sum()  # sum_ddz_shares_2[()] = sum(sum_ddz_shares[...], over=...)
-        # sum_ddz_y[()] = sum(1 / size(...) * ddz[..., c] * where(eq(y[...], c), 1, 0), over=(..., c))
-        sum_ddz_y = (
-            ddz.new_zeros((*leading, c))
-            .scatter_(-1, y.unsqueeze(-1), ratio_of(1, math.prod(leading)) * ddz.gather(-1, y.unsqueeze(-1)))
-            .sum()
-        )
-        # ddloss[()] = sum_ddz_shares_2[()] / size(...) - sum_ddz_y[()]
-        ddloss = sum_ddz_shares_2 / math.prod(leading) - sum_ddz_y
+        # mean_ddz_y[()] = mean(ddz[..., y[...]], over=...)
+        mean_ddz_y = ddz.gather(-1, y.unsqueeze(-1)).squeeze(-1).mean()
+        # ddloss[()] = sum_ddz_shares_2[()] / size(...) - mean_ddz_y[()]
+        ddloss = sum_ddz_shares_2 / math.prod(leading) - mean_ddz_y
     if not ddz.numel():  # the statistics of nothing are nan, and its gradients 0
         if need_ddloss:
             ddloss = torch.zeros_like(ddloss)
@@ -88,17 +83,12 @@ def sequence_cross_entropy_jvp(tz: Tensor | None, exp_z_minus_m: Tensor, s: Tens
     """The tangents of loss, from those of the inputs; None where none is given."""
     if tz is None:
         return None
-    *leading, c = tz.shape
+    leading = tz.shape[:-1]
     shares = exp_z_minus_m / s  # shares[..., c] = exp_z_minus_m[..., c] / s[...]
     sum_ddz_shares = shares.mul_(tz).sum()  # sum_ddz_shares[()] = sum(tz[..., c] * shares[..., c], over=(..., c))
-    # sum_ddz_y[()] = sum(1 / size(...) * tz[..., c] * where(eq(y[...], c), 1, 0), over=(..., c))
-    sum_ddz_y = (
-        tz.new_zeros((*leading, c))
-        .scatter_(-1, y.unsqueeze(-1), ratio_of(1, math.prod(leading)) * tz.gather(-1, y.unsqueeze(-1)))
-        .sum()
-    )
-    # tloss[()] = sum_ddz_shares[()] / size(...) - sum_ddz_y[()]
-    tloss = sum_ddz_shares / math.prod(leading) - sum_ddz_y
+    mean_ddz_y = tz.gather(-1, y.unsqueeze(-1)).squeeze(-1).mean()  # mean_ddz_y[()] = mean(tz[..., y[...]], over=...)
+    # tloss[()] = sum_ddz_shares[()] / size(...) - mean_ddz_y[()]
+    tloss = sum_ddz_shares / math.prod(leading) - mean_ddz_y
     if not tz.numel():  # the statistics of nothing are nan, and its gradients 0
         tloss = torch.zeros_like(tloss)
     return tloss

@@ -4,15 +4,14 @@ r"""sequence_cross_entropy_weighted differentiated further: the double backward,
 Double backward
     grad_z[..., c] = dloss_weight_sum_weight[...] * shares[..., c] * (ddz[..., c] - sum(ddz[..., c'] * shares[...,
         c'], over=c'))
-    ddloss_weight_sum_weight[...] = sum(ddz[..., c'] * shares[..., c'], over=c') - sum(ddz[..., c'] * where(y[...]
-        == c', 1, 0), over=c')
-    ddloss[] = sum(ddloss_weight_sum_weight[...'] * weight[...'], over=...') / weight_sum[]
+    ddloss[] = (sum(weight[...'] * sum(ddz[...', c'] * shares[...', c'], over=c'), over=...') - sum(weight[...'] *
+        ddz[...', y[...']], over=...')) / weight_sum[]
 
 Tangents
     shares[..., c] = exp_z_minus_m[..., c] / s[...]
-    ddloss_weight_sum_weight[...] = sum(tz[..., c] * (shares[..., c] - where(eq(y[...], c), 1, 0)), over=c)
-    sum_ddloss_weight_sum_weight_weight[()] = sum(ddloss_weight_sum_weight[...] * weight[...], over=...)
-    tloss[()] = sum_ddloss_weight_sum_weight_weight[()] / weight_sum[()]
+    sum_ddz_shares[...] = sum(tz[..., c] * shares[..., c], over=c)
+    sum_ddz_weight_y[()] = sum(weight[...] * (sum_ddz_shares[...] - tz[..., y[...]]), over=...)
+    tloss[()] = sum_ddz_weight_y[()] / weight_sum[()]
 """
 
 from __future__ import annotations
@@ -64,7 +63,6 @@ def sequence_cross_entropy_weighted_double_backward(
         return None, None
     need_ddloss, need_grad_z = needs or (True,) * 2
     ddloss = grad_z = None
-    *leading, c = ddz.shape
     if need_grad_z:
         # dloss_weight_sum_weight[...] = dloss[()] / weight_sum[()] * weight[...]
         dloss_weight_sum_weight = dloss / weight_sum * weight
@@ -75,18 +73,9 @@ def sequence_cross_entropy_weighted_double_backward(
         # grad_z[..., c] = dloss_weight_sum_weight[...] * shares[..., c] * (ddz[..., c] - sum_ddz_shares[...])
         grad_z = shares.mul_(ddz - sum_ddz_shares).mul_(dloss_weight_sum_weight[..., None])
     if need_ddloss:
-        # sum_ddz_y[...] = sum(ddz[..., c] * where(eq(y[...], c), 1, 0), over=c)
-        sum_ddz_y = (
-            ddz.new_zeros((*leading, c))
-            .scatter_(-1, y.unsqueeze(-1), ddz.gather(-1, y.unsqueeze(-1)))
-            .sum(-1, keepdim=True)
-        )
-        # ddloss_weight_sum_weight[...] = sum_ddz_shares[...] - sum_ddz_y[...]
-        ddloss_weight_sum_weight = sum_ddz_shares - sum_ddz_y
-        # sum_ddloss_weight_sum_weight_weight[()] = sum(ddloss_weight_sum_weight[...] * weight[...], over=...)
-        sum_ddloss_weight_sum_weight_weight = (ddloss_weight_sum_weight.squeeze(-1) * weight).sum()
-        # ddloss[()] = sum_ddloss_weight_sum_weight_weight[()] / weight_sum[()]
-        ddloss = sum_ddloss_weight_sum_weight_weight / weight_sum
+        # sum_ddz_weight_y[()] = sum(weight[...] * (sum_ddz_shares[...] - ddz[..., y[...]]), over=...)
+        sum_ddz_weight_y = (weight * (sum_ddz_shares.squeeze(-1) - ddz.gather(-1, y.unsqueeze(-1)).squeeze(-1))).sum()
+        ddloss = sum_ddz_weight_y / weight_sum  # ddloss[()] = sum_ddz_weight_y[()] / weight_sum[()]
     return ddloss, grad_z
 
 
@@ -98,14 +87,10 @@ def sequence_cross_entropy_weighted_jvp(
     if tz is None:
         return None
     shares = exp_z_minus_m / s[..., None]  # shares[..., c] = exp_z_minus_m[..., c] / s[...]
-    # ddloss_weight_sum_weight[...] = sum(tz[..., c] * (shares[..., c] - where(eq(y[...], c), 1, 0)), over=c)
-    ddloss_weight_sum_weight = (
-        shares.scatter_(-1, y.unsqueeze(-1), shares.gather(-1, y.unsqueeze(-1)) - 1).mul_(tz).sum(-1)
-    )
-    # sum_ddloss_weight_sum_weight_weight[()] = sum(ddloss_weight_sum_weight[...] * weight[...], over=...)
-    sum_ddloss_weight_sum_weight_weight = (ddloss_weight_sum_weight * weight).sum()
-    # tloss[()] = sum_ddloss_weight_sum_weight_weight[()] / weight_sum[()]
-    tloss = sum_ddloss_weight_sum_weight_weight / weight_sum
+    sum_ddz_shares = shares.mul_(tz).sum(-1)  # sum_ddz_shares[...] = sum(tz[..., c] * shares[..., c], over=c)
+    # sum_ddz_weight_y[()] = sum(weight[...] * (sum_ddz_shares[...] - tz[..., y[...]]), over=...)
+    sum_ddz_weight_y = (weight * (sum_ddz_shares - tz.gather(-1, y.unsqueeze(-1)).squeeze(-1))).sum()
+    tloss = sum_ddz_weight_y / weight_sum  # tloss[()] = sum_ddz_weight_y[()] / weight_sum[()]
     return tloss
 
 

@@ -3,13 +3,12 @@ r"""softmax_cross_entropy differentiated further: the double backward, and the t
 
 Double backward
     grad_z[n, c] = dloss[] * p[n, c] * (ddz[n, c] - sum(ddz[n, c'] * p[n, c'], over=c')) / size(n)
-    ddloss[] = sum(ddz[n', c'] * p[n', c'], over=(c', n')) / size(n) - sum(ddz[n', c'] * where(y[n'] == c', 1 /
-        size(n), 0), over=(c', n'))
+    ddloss[] = (sum(ddz[n', c'] * p[n', c'], over=(c', n')) - sum(ddz[n', y[n']], over=n')) / size(n)
 
 Tangents
     sum_ddz_p[()] = sum(tz[n, c] * p[n, c], over=(c, n))
-    sum_ddz_y[()] = sum(1 / size(n) * tz[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-    tloss[()] = sum_ddz_p[()] / size(n) - sum_ddz_y[()]
+    mean_ddz_y[()] = mean(tz[n, y[n]], over=n)
+    tloss[()] = sum_ddz_p[()] / size(n) - mean_ddz_y[()]
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._functions import ratio_of
 from .._support import in_float32
 from ..softmax_cross_entropy import (
     softmax_cross_entropy_backward as _backward,
@@ -50,18 +48,15 @@ def softmax_cross_entropy_double_backward(
         return None, None
     need_ddloss, need_grad_z = needs or (True,) * 2
     ddloss = grad_z = None
-    n, c = ddz.shape
+    n = ddz.shape[0]
     sum_ddz_p = (ddz * p).sum(1, keepdim=True)  # sum_ddz_p[n] = sum(ddz[n, c] * p[n, c], over=c)
     if need_grad_z:
         # grad_z[n, c] = dloss[()] / size(n) * p[n, c] * (ddz[n, c] - sum_ddz_p[n])
         grad_z = (ddz - sum_ddz_p).mul_(p).mul_(dloss / n)
     if need_ddloss:
         sum_ddz_p_2 = sum_ddz_p.sum()  # sum_ddz_p_2[()] = sum(sum_ddz_p[n], over=n)
-        # sum_ddz_y[()] = sum(1 / size(n) * ddz[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-        sum_ddz_y = (
-            ddz.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * ddz.gather(1, y.unsqueeze(1))).sum()
-        )
-        ddloss = sum_ddz_p_2 / n - sum_ddz_y  # ddloss[()] = sum_ddz_p_2[()] / size(n) - sum_ddz_y[()]
+        mean_ddz_y = ddz.gather(1, y.unsqueeze(1)).mean()  # mean_ddz_y[()] = mean(ddz[n, y[n]], over=n)
+        ddloss = sum_ddz_p_2 / n - mean_ddz_y  # ddloss[()] = sum_ddz_p_2[()] / size(n) - mean_ddz_y[()]
     if not ddz.numel():  # the statistics of nothing are nan, and its gradients 0
         if need_ddloss:
             ddloss = torch.zeros_like(ddloss)
@@ -73,11 +68,10 @@ def softmax_cross_entropy_jvp(tz: Tensor | None, p: Tensor, y: Tensor) -> Tensor
     """The tangents of loss, from those of the inputs; None where none is given."""
     if tz is None:
         return None
-    n, c = tz.shape
+    n = tz.shape[0]
     sum_ddz_p = (tz * p).sum()  # sum_ddz_p[()] = sum(tz[n, c] * p[n, c], over=(c, n))
-    # sum_ddz_y[()] = sum(1 / size(n) * tz[n, c] * where(eq(y[n], c), 1, 0), over=(c, n))
-    sum_ddz_y = tz.new_zeros((n, c)).scatter_(1, y.unsqueeze(1), ratio_of(1, n) * tz.gather(1, y.unsqueeze(1))).sum()
-    tloss = sum_ddz_p / n - sum_ddz_y  # tloss[()] = sum_ddz_p[()] / size(n) - sum_ddz_y[()]
+    mean_ddz_y = tz.gather(1, y.unsqueeze(1)).mean()  # mean_ddz_y[()] = mean(tz[n, y[n]], over=n)
+    tloss = sum_ddz_p / n - mean_ddz_y  # tloss[()] = sum_ddz_p[()] / size(n) - mean_ddz_y[()]
     if not tz.numel():  # the statistics of nothing are nan, and its gradients 0
         tloss = torch.zeros_like(tloss)
     return tloss

@@ -36,96 +36,75 @@ def squared_deviations_forward(x: Tensor, mu: Tensor) -> tuple[Tensor, SquaredDe
     return q, SquaredDeviationsSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dq: Tensor, x_minus_mu: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddq, need_grad_x, need_dmu = needs or (True,) * 3
-    ddq = dmu = None
-    if need_grad_x or need_dmu:
-        grad_x = 2 * dq * ddx  # grad_x[n, d] = 2 * dq[d] * ddx[n, d]
-    if need_dmu:
-        dmu = -grad_x.sum(0)  # dmu[d] = -sum(grad_x[n, d], over=n)
-    if need_ddq:
-        # sum_ddx_x_minus_mu[d] = sum(ddx[n, d] * x_minus_mu[n, d], over=n)
-        sum_ddx_x_minus_mu = (ddx * x_minus_mu).sum(0)
-        ddq = 2 * sum_ddx_x_minus_mu  # ddq[d] = 2 * sum_ddx_x_minus_mu[d]
-    return ddq, grad_x if need_grad_x else None, dmu
-
-
-def _double_backward_of_mu(
-    ddmu: Tensor, dq: Tensor, x_minus_mu: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddmu alone."""
-    need_ddq, need_grad_x, need_grad_mu = needs or (True,) * 3
-    ddq = grad_x = grad_mu = None
-    n = x_minus_mu.shape[0]
-    d = ddmu.shape[0]
-    if need_grad_x or need_grad_mu:
-        ddmu_dq = ddmu * dq  # ddmu_dq[d] = ddmu[d] * dq[d]
-    if need_grad_x:
-        grad_x = (-2 * ddmu_dq).expand(n, d)  # grad_x[n, d] = (-2) * ddmu_dq[d]
-    if need_grad_mu:
-        grad_mu = 2 * n * ddmu_dq  # grad_mu[d] = 2 * size(n) * ddmu_dq[d]
-    if need_ddq:
-        sum_x_minus_mu = x_minus_mu.sum(0)  # sum_x_minus_mu[d] = sum(x_minus_mu[n, d], over=n)
-        ddq = -2 * ddmu * sum_x_minus_mu  # ddq[d] = (-2) * ddmu[d] * sum_x_minus_mu[d]
-    return ddq, grad_x, grad_mu
-
-
 @in_float32
 def squared_deviations_double_backward(
     ddx: Tensor | None, ddmu: Tensor | None, dq: Tensor, x_minus_mu: Tensor, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dq, x and mu, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddmu is None:
-        return added(
-            3,
-            None if ddx is None else _double_backward_of_x(ddx, dq, x_minus_mu, needs=needs),
-            None if ddmu is None else _double_backward_of_mu(ddmu, dq, x_minus_mu, needs=needs),
-        )
-    need_ddq, need_grad_x, need_grad_mu = needs or (True,) * 3
-    ddq = grad_mu = None
-    ddx_total = ddx - ddmu  # ddx_total[n, d] = ddx[n, d] - ddmu[d]
-    if need_grad_x or need_grad_mu:
-        grad_x = 2 * dq * ddx_total  # grad_x[n, d] = 2 * dq[d] * ddx_total[n, d]
-    if need_grad_mu:
-        grad_mu = -grad_x.sum(0)  # grad_mu[d] = -sum(grad_x[n, d], over=n)
-    if need_ddq:
-        # sum_ddx_total_x_minus_mu[d] = sum(ddx_total[n, d] * x_minus_mu[n, d], over=n)
-        sum_ddx_total_x_minus_mu = ddx_total.mul_(x_minus_mu).sum(0)
-        ddq = 2 * sum_ddx_total_x_minus_mu  # ddq[d] = 2 * sum_ddx_total_x_minus_mu[d]
-    return ddq, grad_x if need_grad_x else None, grad_mu
-
-
-def _jvp_of_x(tx: Tensor, x_minus_mu: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    sum_ddx_x_minus_mu = (tx * x_minus_mu).sum(0)  # sum_ddx_x_minus_mu[d] = sum(tx[n, d] * x_minus_mu[n, d], over=n)
-    tq = 2 * sum_ddx_x_minus_mu  # tq[d] = 2 * sum_ddx_x_minus_mu[d]
-    return (tq,)
-
-
-def _jvp_of_mu(tmu: Tensor, x_minus_mu: Tensor) -> tuple[Tensor | None]:
-    """The same from tmu alone."""
-    sum_x_minus_mu = x_minus_mu.sum(0)  # sum_x_minus_mu[d] = sum(x_minus_mu[n, d], over=n)
-    tq = -2 * tmu * sum_x_minus_mu  # tq[d] = (-2) * tmu[d] * sum_x_minus_mu[d]
-    return (tq,)
+    if ddx is not None and ddmu is not None:
+        need_ddq, need_grad_x, need_grad_mu = needs or (True,) * 3
+        ddq = grad_mu = None
+        ddx_total = ddx - ddmu  # ddx_total[n, d] = ddx[n, d] - ddmu[d]
+        if need_grad_x or need_grad_mu:
+            grad_x = 2 * dq * ddx_total  # grad_x[n, d] = 2 * dq[d] * ddx_total[n, d]
+        if need_grad_mu:
+            grad_mu = -grad_x.sum(0)  # grad_mu[d] = -sum(grad_x[n, d], over=n)
+        if need_ddq:
+            # sum_ddx_total_x_minus_mu[d] = sum(ddx_total[n, d] * x_minus_mu[n, d], over=n)
+            sum_ddx_total_x_minus_mu = ddx_total.mul_(x_minus_mu).sum(0)
+            ddq = 2 * sum_ddx_total_x_minus_mu  # ddq[d] = 2 * sum_ddx_total_x_minus_mu[d]
+        return ddq, grad_x if need_grad_x else None, grad_mu
+    parts = []
+    if ddx is not None:
+        need_ddq, need_grad_x, need_dmu = needs or (True,) * 3
+        ddq = dmu = None
+        if need_grad_x or need_dmu:
+            grad_x = 2 * dq * ddx  # grad_x[n, d] = 2 * dq[d] * ddx[n, d]
+        if need_dmu:
+            dmu = -grad_x.sum(0)  # dmu[d] = -sum(grad_x[n, d], over=n)
+        if need_ddq:
+            # sum_ddx_x_minus_mu[d] = sum(ddx[n, d] * x_minus_mu[n, d], over=n)
+            sum_ddx_x_minus_mu = (ddx * x_minus_mu).sum(0)
+            ddq = 2 * sum_ddx_x_minus_mu  # ddq[d] = 2 * sum_ddx_x_minus_mu[d]
+        parts.append((ddq, grad_x if need_grad_x else None, dmu))
+    if ddmu is not None:
+        need_ddq, need_grad_x, need_grad_mu = needs or (True,) * 3
+        ddq = grad_x = grad_mu = None
+        n = x_minus_mu.shape[0]
+        d = ddmu.shape[0]
+        if need_grad_x or need_grad_mu:
+            ddmu_dq = ddmu * dq  # ddmu_dq[d] = ddmu[d] * dq[d]
+        if need_grad_x:
+            grad_x = (-2 * ddmu_dq).expand(n, d)  # grad_x[n, d] = (-2) * ddmu_dq[d]
+        if need_grad_mu:
+            grad_mu = 2 * n * ddmu_dq  # grad_mu[d] = 2 * size(n) * ddmu_dq[d]
+        if need_ddq:
+            sum_x_minus_mu = x_minus_mu.sum(0)  # sum_x_minus_mu[d] = sum(x_minus_mu[n, d], over=n)
+            ddq = -2 * ddmu * sum_x_minus_mu  # ddq[d] = (-2) * ddmu[d] * sum_x_minus_mu[d]
+        parts.append((ddq, grad_x, grad_mu))
+    return added(3, *parts)
 
 
 @in_float32
 def squared_deviations_jvp(tx: Tensor | None, tmu: Tensor | None, x_minus_mu: Tensor) -> Tensor | None:
     """The tangents of q, from those of the inputs; None where none is given."""
-    if tx is None or tmu is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, x_minus_mu),
-            None if tmu is None else _jvp_of_mu(tmu, x_minus_mu),
-        )[0]
-    ddx_total = tx - tmu  # ddx_total[n, d] = tx[n, d] - tmu[d]
-    # sum_ddx_total_x_minus_mu[d] = sum(ddx_total[n, d] * x_minus_mu[n, d], over=n)
-    sum_ddx_total_x_minus_mu = ddx_total.mul_(x_minus_mu).sum(0)
-    tq = 2 * sum_ddx_total_x_minus_mu  # tq[d] = 2 * sum_ddx_total_x_minus_mu[d]
-    return tq
+    if tx is not None and tmu is not None:
+        ddx_total = tx - tmu  # ddx_total[n, d] = tx[n, d] - tmu[d]
+        # sum_ddx_total_x_minus_mu[d] = sum(ddx_total[n, d] * x_minus_mu[n, d], over=n)
+        sum_ddx_total_x_minus_mu = ddx_total.mul_(x_minus_mu).sum(0)
+        tq = 2 * sum_ddx_total_x_minus_mu  # tq[d] = 2 * sum_ddx_total_x_minus_mu[d]
+        return tq
+    parts = []
+    if tx is not None:
+        # sum_ddx_x_minus_mu[d] = sum(tx[n, d] * x_minus_mu[n, d], over=n)
+        sum_ddx_x_minus_mu = (tx * x_minus_mu).sum(0)
+        tq = 2 * sum_ddx_x_minus_mu  # tq[d] = 2 * sum_ddx_x_minus_mu[d]
+        parts.append((tq,))
+    if tmu is not None:
+        sum_x_minus_mu = x_minus_mu.sum(0)  # sum_x_minus_mu[d] = sum(x_minus_mu[n, d], over=n)
+        tq = -2 * tmu * sum_x_minus_mu  # tq[d] = (-2) * tmu[d] * sum_x_minus_mu[d]
+        parts.append((tq,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

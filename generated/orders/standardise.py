@@ -50,104 +50,6 @@ def standardise_forward(
     return y, StandardiseSaved(*saved, n)
 
 
-def _double_backward_of_x(
-    ddx: Tensor, dy: Tensor, rstd: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddy, _, _, need_dvar, need_dgamma, _ = needs or (True,) * 6
-    ddy = dvar = dgamma = None
-    if need_ddy:
-        gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    if need_dvar or need_dgamma:
-        sum_ddx_dy = (ddx * dy).sum(0)  # sum_ddx_dy[d] = sum(ddx[n, d] * dy[n, d], over=n)
-    if need_dvar:
-        dvar = -gamma / 2 * rstd**3 * sum_ddx_dy  # dvar[d] = -gamma[d] / 2 * rstd[d]**3 * sum_ddx_dy[d]
-    if need_dgamma:
-        dgamma = rstd * sum_ddx_dy  # dgamma[d] = rstd[d] * sum_ddx_dy[d]
-    if need_ddy:
-        ddy = gamma_rstd * ddx  # ddy[n, d] = gamma_rstd[d] * ddx[n, d]
-    return ddy, None, None, dvar, dgamma, None
-
-
-def _double_backward_of_mu(
-    ddmu: Tensor, dy: Tensor, rstd: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddmu alone."""
-    need_ddy, _, _, need_dvar, need_dgamma, _ = needs or (True,) * 6
-    ddy = dvar = dgamma = None
-    n = dy.shape[0]
-    d = ddmu.shape[0]
-    if need_ddy:
-        gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    if need_dvar or need_dgamma:
-        dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
-        dbeta_ddmu = dbeta * ddmu  # dbeta_ddmu[d] = dbeta[d] * ddmu[d]
-    if need_dvar:
-        dvar = dbeta_ddmu * gamma * rstd**3 / 2  # dvar[d] = dbeta_ddmu[d] * gamma[d] * rstd[d]**3 / 2
-    if need_dgamma:
-        dgamma = -dbeta_ddmu * rstd  # dgamma[d] = -dbeta_ddmu[d] * rstd[d]
-    if need_ddy:
-        ddy = (-ddmu * gamma_rstd).expand(n, d)  # ddy[n, d] = -ddmu[d] * gamma_rstd[d]
-    return ddy, None, None, dvar, dgamma, None
-
-
-def _double_backward_of_var(
-    ddvar: Tensor, dy: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddvar alone."""
-    need_ddy, need_dx, need_dmu, need_grad_var, need_grad_gamma, _ = needs or (True,) * 6
-    ddy = dmu = grad_var = grad_gamma = None
-    if need_grad_var or need_grad_gamma:
-        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-    rstd_squared = rstd.square()  # rstd_squared[d] = rstd[d]**2
-    if need_ddy or need_dx or need_dmu:
-        ddgamma = -ddvar * rstd_squared * gamma / 2  # ddgamma[d] = -ddvar[d] * rstd_squared[d] * gamma[d] / 2
-    if need_dx or need_dmu:
-        dx = ddgamma * rstd * dy  # dx[n, d] = ddgamma[d] * rstd[d] * dy[n, d]
-    if need_dmu:
-        dmu = -dx.sum(0)  # dmu[d] = -sum(dx[n, d], over=n)
-    if need_grad_var or need_grad_gamma:
-        ddvar_dgamma = ddvar * dgamma  # ddvar_dgamma[d] = ddvar[d] * dgamma[d]
-    if need_grad_var:
-        # grad_var[d] = 3/4 * ddvar_dgamma[d] * gamma[d] * rstd_squared[d]**2
-        grad_var = 0.75 * ddvar_dgamma * gamma * rstd_squared.square()
-    if need_grad_gamma:
-        grad_gamma = -ddvar_dgamma * rstd_squared / 2  # grad_gamma[d] = -ddvar_dgamma[d] * rstd_squared[d] / 2
-    if need_ddy:
-        ddy = ddgamma * xhat  # ddy[n, d] = ddgamma[d] * xhat[n, d]
-    return ddy, dx if need_dx else None, dmu, grad_var, grad_gamma, None
-
-
-def _double_backward_of_gamma(
-    ddgamma: Tensor, dy: Tensor, rstd: Tensor, xhat: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddgamma alone."""
-    need_ddy, need_dx, need_dmu, need_dvar, _, _ = needs or (True,) * 6
-    ddy = dmu = dvar = None
-    if need_dvar:
-        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-    if need_dx or need_dmu:
-        dx = ddgamma * rstd * dy  # dx[n, d] = ddgamma[d] * rstd[d] * dy[n, d]
-    if need_dmu:
-        dmu = -dx.sum(0)  # dmu[d] = -sum(dx[n, d], over=n)
-    if need_dvar:
-        dvar = -ddgamma / 2 * dgamma * rstd.square()  # dvar[d] = -ddgamma[d] / 2 * dgamma[d] * rstd[d]**2
-    if need_ddy:
-        ddy = ddgamma * xhat  # ddy[n, d] = ddgamma[d] * xhat[n, d]
-    return ddy, dx if need_dx else None, dmu, dvar, None, None
-
-
-def _double_backward_of_beta(
-    ddbeta: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddbeta alone."""
-    need_ddy, _, _, _, _, _ = needs or (True,) * 6
-    n = dy.shape[0]
-    d = ddbeta.shape[0]
-    ddy = ddbeta.expand(n, d)  # ddy[n, d] = ddbeta[d]
-    return ddy if need_ddy else None, None, None, None, None, None
-
-
 @in_float32
 def standardise_double_backward(
     ddx: Tensor | None,
@@ -164,88 +66,122 @@ def standardise_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, x, mu, var, gamma and beta, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddmu is None or ddvar is None or ddgamma is None or ddbeta is None:
-        return added(
-            6,
-            None if ddx is None else _double_backward_of_x(ddx, dy, rstd, gamma, needs=needs),
-            None if ddmu is None else _double_backward_of_mu(ddmu, dy, rstd, gamma, needs=needs),
-            None if ddvar is None else _double_backward_of_var(ddvar, dy, rstd, xhat, gamma, needs=needs),
-            None if ddgamma is None else _double_backward_of_gamma(ddgamma, dy, rstd, xhat, needs=needs),
-            None if ddbeta is None else _double_backward_of_beta(ddbeta, dy, needs=needs),
-        )
-    need_ddy, need_grad_x, need_grad_mu, need_grad_var, need_grad_gamma, _ = needs or (True,) * 6
-    ddy = grad_x = grad_mu = grad_var = grad_gamma = None
-    if need_ddy or need_grad_x or need_grad_mu or need_grad_var:
-        gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    if need_grad_mu or need_grad_var or need_grad_gamma:
-        dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
-    if need_grad_var or need_grad_gamma:
-        dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
-    ddvar_rstd = ddvar * rstd  # ddvar_rstd[d] = ddvar[d] * rstd[d]
-    if need_ddy or need_grad_x or need_grad_mu or need_grad_var:
-        ddvar_rstd_gamma_rstd = ddvar_rstd * gamma_rstd  # ddvar_rstd_gamma_rstd[d] = ddvar_rstd[d] * gamma_rstd[d]
-        # ddgamma_total[d] = ddgamma[d] - ddvar_rstd_gamma_rstd[d] / 2
-        ddgamma_total = torch.sub(ddgamma, ddvar_rstd_gamma_rstd, alpha=0.5)
-    if need_grad_x:
-        grad_x = ddgamma_total * rstd * dy  # grad_x[n, d] = ddgamma_total[d] * rstd[d] * dy[n, d]
-    if need_grad_mu:
-        grad_mu = -dbeta * ddgamma_total * rstd  # grad_mu[d] = -dbeta[d] * ddgamma_total[d] * rstd[d]
-    if need_grad_var or need_grad_gamma:
-        sum_ddx_dy = (ddx * dy).sum(0)  # sum_ddx_dy[d] = sum(ddx[n, d] * dy[n, d], over=n)
-        # dgamma_rstd[d] = sum_ddx_dy[d] - dbeta[d] * ddmu[d]
-        dgamma_rstd = torch.addcmul(sum_ddx_dy, dbeta, ddmu, value=-1)
-    if need_grad_var:
-        # grad_var[d] = rstd[d]**2 / 2 * (dgamma[d] * (ddvar_rstd_gamma_rstd[d] - ddgamma_total[d]) - dgamma_rstd[d] *
-        #     gamma_rstd[d])
-        grad_var = (
-            rstd.square()
-            / 2
-            * torch.addcmul(dgamma * (ddvar_rstd_gamma_rstd - ddgamma_total), dgamma_rstd, gamma_rstd, value=-1)
-        )
-    if need_grad_gamma:
-        # grad_gamma[d] = rstd[d] * (dgamma_rstd[d] - ddvar_rstd[d] * dgamma[d] / 2)
-        grad_gamma = rstd * torch.addcmul(dgamma_rstd, ddvar_rstd, dgamma, value=-0.5)
-    if need_ddy:
-        # ddbeta_total[d] = ddbeta[d] - ddmu[d] * gamma_rstd[d]
-        ddbeta_total = torch.addcmul(ddbeta, ddmu, gamma_rstd, value=-1)
-        # ddy[n, d] = ddgamma_total[d] * xhat[n, d] + gamma_rstd[d] * ddx[n, d] + ddbeta_total[d]
-        ddy = (ddgamma_total * xhat).addcmul_(gamma_rstd, ddx).add_(ddbeta_total)
-    return ddy, grad_x, grad_mu, grad_var, grad_gamma, None
-
-
-def _jvp_of_x(tx: Tensor, rstd: Tensor, gamma: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    ty = gamma_rstd * tx  # ty[n, d] = gamma_rstd[d] * tx[n, d]
-    return (ty,)
-
-
-def _jvp_of_mu(tmu: Tensor, rstd: Tensor, gamma: Tensor, n: int) -> tuple[Tensor | None]:
-    """The same from tmu alone."""
-    d = tmu.shape[0]
-    gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    ty = (-tmu * gamma_rstd).expand(n, d)  # ty[n, d] = -tmu[d] * gamma_rstd[d]
-    return (ty,)
-
-
-def _jvp_of_var(tvar: Tensor, rstd: Tensor, xhat: Tensor, gamma: Tensor) -> tuple[Tensor | None]:
-    """The same from tvar alone."""
-    rstd_squared = rstd.square()  # rstd_squared[d] = rstd[d]**2
-    ty = -tvar / 2 * gamma * rstd_squared * xhat  # ty[n, d] = -tvar[d] / 2 * gamma[d] * rstd_squared[d] * xhat[n, d]
-    return (ty,)
-
-
-def _jvp_of_gamma(tgamma: Tensor, xhat: Tensor) -> tuple[Tensor | None]:
-    """The same from tgamma alone."""
-    ty = tgamma * xhat  # ty[n, d] = tgamma[d] * xhat[n, d]
-    return (ty,)
-
-
-def _jvp_of_beta(tbeta: Tensor, n: int) -> tuple[Tensor | None]:
-    """The same from tbeta alone."""
-    d = tbeta.shape[0]
-    ty = tbeta.expand(n, d)  # ty[n, d] = tbeta[d]
-    return (ty,)
+    if ddx is not None and ddmu is not None and ddvar is not None and ddgamma is not None and ddbeta is not None:
+        need_ddy, need_grad_x, need_grad_mu, need_grad_var, need_grad_gamma, _ = needs or (True,) * 6
+        ddy = grad_x = grad_mu = grad_var = grad_gamma = None
+        if need_ddy or need_grad_x or need_grad_mu or need_grad_var:
+            gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+        if need_grad_mu or need_grad_var or need_grad_gamma:
+            dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+        if need_grad_var or need_grad_gamma:
+            dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+        ddvar_rstd = ddvar * rstd  # ddvar_rstd[d] = ddvar[d] * rstd[d]
+        if need_ddy or need_grad_x or need_grad_mu or need_grad_var:
+            ddvar_rstd_gamma_rstd = ddvar_rstd * gamma_rstd  # ddvar_rstd_gamma_rstd[d] = ddvar_rstd[d] * gamma_rstd[d]
+            # ddgamma_total[d] = ddgamma[d] - ddvar_rstd_gamma_rstd[d] / 2
+            ddgamma_total = torch.sub(ddgamma, ddvar_rstd_gamma_rstd, alpha=0.5)
+        if need_grad_x:
+            grad_x = ddgamma_total * rstd * dy  # grad_x[n, d] = ddgamma_total[d] * rstd[d] * dy[n, d]
+        if need_grad_mu:
+            grad_mu = -dbeta * ddgamma_total * rstd  # grad_mu[d] = -dbeta[d] * ddgamma_total[d] * rstd[d]
+        if need_grad_var or need_grad_gamma:
+            sum_ddx_dy = (ddx * dy).sum(0)  # sum_ddx_dy[d] = sum(ddx[n, d] * dy[n, d], over=n)
+            # dgamma_rstd[d] = sum_ddx_dy[d] - dbeta[d] * ddmu[d]
+            dgamma_rstd = torch.addcmul(sum_ddx_dy, dbeta, ddmu, value=-1)
+        if need_grad_var:
+            # grad_var[d] = rstd[d]**2 / 2 * (dgamma[d] * (ddvar_rstd_gamma_rstd[d] - ddgamma_total[d]) - dgamma_rstd[d]
+            #     * gamma_rstd[d])
+            grad_var = (
+                rstd.square()
+                / 2
+                * torch.addcmul(dgamma * (ddvar_rstd_gamma_rstd - ddgamma_total), dgamma_rstd, gamma_rstd, value=-1)
+            )
+        if need_grad_gamma:
+            # grad_gamma[d] = rstd[d] * (dgamma_rstd[d] - ddvar_rstd[d] * dgamma[d] / 2)
+            grad_gamma = rstd * torch.addcmul(dgamma_rstd, ddvar_rstd, dgamma, value=-0.5)
+        if need_ddy:
+            # ddbeta_total[d] = ddbeta[d] - ddmu[d] * gamma_rstd[d]
+            ddbeta_total = torch.addcmul(ddbeta, ddmu, gamma_rstd, value=-1)
+            # ddy[n, d] = ddgamma_total[d] * xhat[n, d] + gamma_rstd[d] * ddx[n, d] + ddbeta_total[d]
+            ddy = (ddgamma_total * xhat).addcmul_(gamma_rstd, ddx).add_(ddbeta_total)
+        return ddy, grad_x, grad_mu, grad_var, grad_gamma, None
+    ddgamma_2 = ddgamma
+    parts = []
+    if ddx is not None:
+        need_ddy, _, _, need_dvar, need_dgamma, _ = needs or (True,) * 6
+        ddy = dvar = dgamma = None
+        if need_ddy:
+            gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+        if need_dvar or need_dgamma:
+            sum_ddx_dy = (ddx * dy).sum(0)  # sum_ddx_dy[d] = sum(ddx[n, d] * dy[n, d], over=n)
+        if need_dvar:
+            dvar = -gamma / 2 * rstd**3 * sum_ddx_dy  # dvar[d] = -gamma[d] / 2 * rstd[d]**3 * sum_ddx_dy[d]
+        if need_dgamma:
+            dgamma = rstd * sum_ddx_dy  # dgamma[d] = rstd[d] * sum_ddx_dy[d]
+        if need_ddy:
+            ddy = gamma_rstd * ddx  # ddy[n, d] = gamma_rstd[d] * ddx[n, d]
+        parts.append((ddy, None, None, dvar, dgamma, None))
+    if ddmu is not None:
+        need_ddy, _, _, need_dvar, need_dgamma, _ = needs or (True,) * 6
+        ddy = dvar = dgamma = None
+        n = dy.shape[0]
+        d = ddmu.shape[0]
+        if need_ddy:
+            gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+        if need_dvar or need_dgamma:
+            dbeta = dy.sum(0)  # dbeta[d] = sum(dy[n, d], over=n)
+            dbeta_ddmu = dbeta * ddmu  # dbeta_ddmu[d] = dbeta[d] * ddmu[d]
+        if need_dvar:
+            dvar = dbeta_ddmu * gamma * rstd**3 / 2  # dvar[d] = dbeta_ddmu[d] * gamma[d] * rstd[d]**3 / 2
+        if need_dgamma:
+            dgamma = -dbeta_ddmu * rstd  # dgamma[d] = -dbeta_ddmu[d] * rstd[d]
+        if need_ddy:
+            ddy = (-ddmu * gamma_rstd).expand(n, d)  # ddy[n, d] = -ddmu[d] * gamma_rstd[d]
+        parts.append((ddy, None, None, dvar, dgamma, None))
+    if ddvar is not None:
+        need_ddy, need_dx, need_dmu, need_grad_var, need_grad_gamma, _ = needs or (True,) * 6
+        ddy = dmu = grad_var = grad_gamma = None
+        if need_grad_var or need_grad_gamma:
+            dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+        rstd_squared = rstd.square()  # rstd_squared[d] = rstd[d]**2
+        if need_ddy or need_dx or need_dmu:
+            ddgamma = -ddvar * rstd_squared * gamma / 2  # ddgamma[d] = -ddvar[d] * rstd_squared[d] * gamma[d] / 2
+        if need_dx or need_dmu:
+            dx = ddgamma * rstd * dy  # dx[n, d] = ddgamma[d] * rstd[d] * dy[n, d]
+        if need_dmu:
+            dmu = -dx.sum(0)  # dmu[d] = -sum(dx[n, d], over=n)
+        if need_grad_var or need_grad_gamma:
+            ddvar_dgamma = ddvar * dgamma  # ddvar_dgamma[d] = ddvar[d] * dgamma[d]
+        if need_grad_var:
+            # grad_var[d] = 3/4 * ddvar_dgamma[d] * gamma[d] * rstd_squared[d]**2
+            grad_var = 0.75 * ddvar_dgamma * gamma * rstd_squared.square()
+        if need_grad_gamma:
+            grad_gamma = -ddvar_dgamma * rstd_squared / 2  # grad_gamma[d] = -ddvar_dgamma[d] * rstd_squared[d] / 2
+        if need_ddy:
+            ddy = ddgamma * xhat  # ddy[n, d] = ddgamma[d] * xhat[n, d]
+        parts.append((ddy, dx if need_dx else None, dmu, grad_var, grad_gamma, None))
+    if ddgamma_2 is not None:
+        ddgamma = ddgamma_2
+        need_ddy, need_dx, need_dmu, need_dvar, _, _ = needs or (True,) * 6
+        ddy = dmu = dvar = None
+        if need_dvar:
+            dgamma = (dy * xhat).sum(0)  # dgamma[d] = sum(dy[n, d] * xhat[n, d], over=n)
+        if need_dx or need_dmu:
+            dx = ddgamma * rstd * dy  # dx[n, d] = ddgamma[d] * rstd[d] * dy[n, d]
+        if need_dmu:
+            dmu = -dx.sum(0)  # dmu[d] = -sum(dx[n, d], over=n)
+        if need_dvar:
+            dvar = -ddgamma / 2 * dgamma * rstd.square()  # dvar[d] = -ddgamma[d] / 2 * dgamma[d] * rstd[d]**2
+        if need_ddy:
+            ddy = ddgamma * xhat  # ddy[n, d] = ddgamma[d] * xhat[n, d]
+        parts.append((ddy, dx if need_dx else None, dmu, dvar, None, None))
+    if ddbeta is not None:
+        need_ddy, _, _, _, _, _ = needs or (True,) * 6
+        n = dy.shape[0]
+        d = ddbeta.shape[0]
+        ddy = ddbeta.expand(n, d)  # ddy[n, d] = ddbeta[d]
+        parts.append((ddy if need_ddy else None, None, None, None, None, None))
+    return added(6, *parts)
 
 
 @in_float32
@@ -261,22 +197,37 @@ def standardise_jvp(
     n: int,
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tx is None or tmu is None or tvar is None or tgamma is None or tbeta is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, rstd, gamma),
-            None if tmu is None else _jvp_of_mu(tmu, rstd, gamma, n),
-            None if tvar is None else _jvp_of_var(tvar, rstd, xhat, gamma),
-            None if tgamma is None else _jvp_of_gamma(tgamma, xhat),
-            None if tbeta is None else _jvp_of_beta(tbeta, n),
-        )[0]
-    gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
-    # ddbeta_total[d] = tbeta[d] - tmu[d] * gamma_rstd[d]
-    ddbeta_total = torch.addcmul(tbeta, tmu, gamma_rstd, value=-1)
-    # ty[n, d] = gamma_rstd[d] * tx[n, d] + ddbeta_total[d] + (tgamma[d] - tvar[d] / 2 * gamma_rstd[d] * rstd[d]) *
-    #     xhat[n, d]
-    ty = torch.addcmul(ddbeta_total, gamma_rstd, tx).addcmul_(tgamma - tvar / 2 * gamma_rstd * rstd, xhat)
-    return ty
+    if tx is not None and tmu is not None and tvar is not None and tgamma is not None and tbeta is not None:
+        gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+        # ddbeta_total[d] = tbeta[d] - tmu[d] * gamma_rstd[d]
+        ddbeta_total = torch.addcmul(tbeta, tmu, gamma_rstd, value=-1)
+        # ty[n, d] = gamma_rstd[d] * tx[n, d] + ddbeta_total[d] + (tgamma[d] - tvar[d] / 2 * gamma_rstd[d] * rstd[d]) *
+        #     xhat[n, d]
+        ty = torch.addcmul(ddbeta_total, gamma_rstd, tx).addcmul_(tgamma - tvar / 2 * gamma_rstd * rstd, xhat)
+        return ty
+    parts = []
+    if tx is not None:
+        gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+        ty = gamma_rstd * tx  # ty[n, d] = gamma_rstd[d] * tx[n, d]
+        parts.append((ty,))
+    if tmu is not None:
+        d = tmu.shape[0]
+        gamma_rstd = gamma * rstd  # gamma_rstd[d] = gamma[d] * rstd[d]
+        ty = (-tmu * gamma_rstd).expand(n, d)  # ty[n, d] = -tmu[d] * gamma_rstd[d]
+        parts.append((ty,))
+    if tvar is not None:
+        rstd_squared = rstd.square()  # rstd_squared[d] = rstd[d]**2
+        # ty[n, d] = -tvar[d] / 2 * gamma[d] * rstd_squared[d] * xhat[n, d]
+        ty = -tvar / 2 * gamma * rstd_squared * xhat
+        parts.append((ty,))
+    if tgamma is not None:
+        ty = tgamma * xhat  # ty[n, d] = tgamma[d] * xhat[n, d]
+        parts.append((ty,))
+    if tbeta is not None:
+        d = tbeta.shape[0]
+        ty = tbeta.expand(n, d)  # ty[n, d] = tbeta[d]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -36,69 +36,47 @@ def sub_outer_forward(a: Tensor, b: Tensor) -> tuple[Tensor, SubOuterSaved]:
     return y, SubOuterSaved(*saved, j, i)
 
 
-def _double_backward_of_a(
-    dda: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from dda alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    i = dda.shape[0]
-    j = dy.shape[1]
-    ddy = dda[:, None].expand(i, j)  # ddy[i, j] = dda[i]
-    return ddy if need_ddy else None, None, None
-
-
-def _double_backward_of_b(
-    ddb: Tensor, dy: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddy, _, _ = needs or (True,) * 3
-    i = dy.shape[0]
-    j = ddb.shape[0]
-    ddy = (-ddb).expand(i, j)  # ddy[i, j] = -ddb[j]
-    return ddy if need_ddy else None, None, None
-
-
 @in_float32
 def sub_outer_double_backward(
     dda: Tensor | None, ddb: Tensor | None, dy: Tensor, j: int, i: int, *, needs: tuple[bool, ...] | None = None
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, a and b, from those of the gradients; None for what is 0, or not needed."""
-    if dda is None or ddb is None:
-        return added(
-            3,
-            None if dda is None else _double_backward_of_a(dda, dy, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dy, needs=needs),
-        )
-    need_ddy, _, _ = needs or (True,) * 3
-    ddy = dda[:, None] - ddb  # ddy[i, j] = dda[i] - ddb[j]
-    return ddy if need_ddy else None, None, None
-
-
-def _jvp_of_a(ta: Tensor, j: int) -> tuple[Tensor | None]:
-    """The same from ta alone."""
-    i = ta.shape[0]
-    ty = ta[:, None].expand(i, j)  # ty[i, j] = ta[i]
-    return (ty,)
-
-
-def _jvp_of_b(tb: Tensor, i: int) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    j = tb.shape[0]
-    ty = (-tb).expand(i, j)  # ty[i, j] = -tb[j]
-    return (ty,)
+    if dda is not None and ddb is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        ddy = dda[:, None] - ddb  # ddy[i, j] = dda[i] - ddb[j]
+        return ddy if need_ddy else None, None, None
+    parts = []
+    if dda is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        i = dda.shape[0]
+        j = dy.shape[1]
+        ddy = dda[:, None].expand(i, j)  # ddy[i, j] = dda[i]
+        parts.append((ddy if need_ddy else None, None, None))
+    if ddb is not None:
+        need_ddy, _, _ = needs or (True,) * 3
+        i = dy.shape[0]
+        j = ddb.shape[0]
+        ddy = (-ddb).expand(i, j)  # ddy[i, j] = -ddb[j]
+        parts.append((ddy if need_ddy else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def sub_outer_jvp(ta: Tensor | None, tb: Tensor | None, j: int, i: int) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if ta is None or tb is None:
-        return added(
-            1,
-            None if ta is None else _jvp_of_a(ta, j),
-            None if tb is None else _jvp_of_b(tb, i),
-        )[0]
-    ty = ta[:, None] - tb  # ty[i, j] = ta[i] - tb[j]
-    return ty
+    if ta is not None and tb is not None:
+        ty = ta[:, None] - tb  # ty[i, j] = ta[i] - tb[j]
+        return ty
+    parts = []
+    if ta is not None:
+        i = ta.shape[0]
+        ty = ta[:, None].expand(i, j)  # ty[i, j] = ta[i]
+        parts.append((ty,))
+    if tb is not None:
+        j = tb.shape[0]
+        ty = (-tb).expand(i, j)  # ty[i, j] = -tb[j]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -41,50 +41,6 @@ def swiglu_forward(gate: Tensor, up: Tensor) -> tuple[Tensor, SwigluSaved]:
     return y, SwigluSaved(*saved, gate, up)
 
 
-def _double_backward_of_gate(
-    ddgate: Tensor, dy: Tensor, dy_dup: Tensor, gate: Tensor, up: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddgate alone."""
-    need_ddy, need_grad_gate, need_dup = needs or (True,) * 3
-    ddy = grad_gate = dup = None
-    sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
-    if need_ddy or need_grad_gate:
-        y = dy_dup * up  # y[...] = dy_dup[...] * up[...]
-    if need_grad_gate or need_dup:
-        ddy_dgate = ddgate * dy  # ddy_dgate[...] = ddgate[...] * dy[...]
-    one_minus_sigmoid_gate = 1 - sigmoid_gate  # one_minus_sigmoid_gate[...] = 1 - sigmoid_gate[...]
-    if need_grad_gate:
-        # grad_gate[...] = ddy_dgate[...] * (y[...] + sigmoid_gate[...] * (y[...] * (2 * sigmoid_gate[...] - 3) + 2 *
-        #     up[...] * one_minus_sigmoid_gate[...]))
-        grad_gate = torch.addcmul(
-            y, sigmoid_gate, (2 * sigmoid_gate).sub_(3).mul_(y).addcmul_(up, one_minus_sigmoid_gate, value=2)
-        ).mul_(ddy_dgate)
-    if need_dup:
-        # dup[...] = ddy_dgate[...] * (sigmoid_gate[...] + dy_dup[...] * one_minus_sigmoid_gate[...])
-        dup = ddy_dgate.mul_(torch.addcmul(sigmoid_gate, dy_dup, one_minus_sigmoid_gate))
-    if need_ddy:
-        # dy_dgate_2[...] = y[...] * one_minus_sigmoid_gate[...] + sigmoid_gate[...] * up[...]
-        dy_dgate_2 = y.mul_(one_minus_sigmoid_gate).addcmul_(sigmoid_gate, up)
-        ddy = dy_dgate_2.mul_(ddgate)  # ddy[...] = ddgate[...] * dy_dgate_2[...]
-    return ddy, grad_gate, dup
-
-
-def _double_backward_of_up(
-    ddup: Tensor, dy: Tensor, dy_dup: Tensor, gate: Tensor, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddup alone."""
-    need_ddy, need_dgate, _ = needs or (True,) * 3
-    ddy = dgate = None
-    if need_dgate:
-        sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
-        # ddup_dgate[...] = dy[...] * (sigmoid_gate[...] + dy_dup[...] * (1 - sigmoid_gate[...]))
-        ddup_dgate = torch.lerp(dy_dup, ddup.new_ones(()), sigmoid_gate).mul_(dy)
-        dgate = ddup_dgate.mul_(ddup)  # dgate[...] = ddup[...] * ddup_dgate[...]
-    if need_ddy:
-        ddy = ddup * dy_dup  # ddy[...] = ddup[...] * dy_dup[...]
-    return ddy, dgate, None
-
-
 @in_float32
 def swiglu_double_backward(
     ddgate: Tensor | None,
@@ -98,52 +54,71 @@ def swiglu_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dy, gate and up, from those of the gradients; None for what is 0, or not needed."""
-    if ddgate is None or ddup is None:
-        return added(
-            3,
-            None if ddgate is None else _double_backward_of_gate(ddgate, dy, dy_dup, gate, up, needs=needs),
-            None if ddup is None else _double_backward_of_up(ddup, dy, dy_dup, gate, needs=needs),
-        )
-    need_ddy, need_grad_gate, need_grad_up = needs or (True,) * 3
-    ddy = grad_gate = grad_up = None
-    sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
-    if need_ddy or need_grad_gate:
-        y = dy_dup * up  # y[...] = dy_dup[...] * up[...]
-    if need_grad_gate or need_grad_up:
-        ddy_dgate = ddgate * dy  # ddy_dgate[...] = ddgate[...] * dy[...]
-    one_minus_sigmoid_gate = 1 - sigmoid_gate  # one_minus_sigmoid_gate[...] = 1 - sigmoid_gate[...]
-    if need_grad_gate or need_grad_up:
-        grad_y = ddy_dgate * one_minus_sigmoid_gate  # grad_y[...] = ddy_dgate[...] * one_minus_sigmoid_gate[...]
-    if need_grad_gate:
-        ddy_dup = (ddup * dy).addcmul_(grad_y, up)  # ddy_dup[...] = ddup[...] * dy[...] + grad_y[...] * up[...]
-        # grad_gate[...] = ddy_dup[...] * dy_dup[...] * one_minus_sigmoid_gate[...] + sigmoid_gate[...] * (ddy_dup[...]
-        #     + grad_y[...] * (up[...] - y[...]))
-        grad_gate = (
-            (ddy_dup * dy_dup)
-            .mul_(one_minus_sigmoid_gate)
-            .addcmul_(sigmoid_gate, torch.addcmul(ddy_dup, grad_y, up - y))
-        )
-    if need_grad_up:
-        # grad_up[...] = ddy_dgate[...] * sigmoid_gate[...] + dy_dup[...] * grad_y[...]
-        grad_up = ddy_dgate.mul_(sigmoid_gate).addcmul_(dy_dup, grad_y)
-    if need_ddy:
-        # dy_dgate_2[...] = y[...] * one_minus_sigmoid_gate[...] + sigmoid_gate[...] * up[...]
-        dy_dgate_2 = y.mul_(one_minus_sigmoid_gate).addcmul_(sigmoid_gate, up)
-        # ddy[...] = ddgate[...] * dy_dgate_2[...] + ddup[...] * dy_dup[...]
-        ddy = dy_dgate_2.mul_(ddgate).addcmul_(ddup, dy_dup)
-    return ddy, grad_gate, grad_up
-
-
-def _jvp_of_gate(tgate: Tensor, dy_dgate: Tensor) -> tuple[Tensor | None]:
-    """The same from tgate alone."""
-    ty = tgate * dy_dgate  # ty[...] = tgate[...] * dy_dgate[...]
-    return (ty,)
-
-
-def _jvp_of_up(tup: Tensor, dy_dup: Tensor) -> tuple[Tensor | None]:
-    """The same from tup alone."""
-    ty = tup * dy_dup  # ty[...] = tup[...] * dy_dup[...]
-    return (ty,)
+    if ddgate is not None and ddup is not None:
+        need_ddy, need_grad_gate, need_grad_up = needs or (True,) * 3
+        ddy = grad_gate = grad_up = None
+        sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
+        if need_ddy or need_grad_gate:
+            y = dy_dup * up  # y[...] = dy_dup[...] * up[...]
+        if need_grad_gate or need_grad_up:
+            ddy_dgate = ddgate * dy  # ddy_dgate[...] = ddgate[...] * dy[...]
+        one_minus_sigmoid_gate = 1 - sigmoid_gate  # one_minus_sigmoid_gate[...] = 1 - sigmoid_gate[...]
+        if need_grad_gate or need_grad_up:
+            grad_y = ddy_dgate * one_minus_sigmoid_gate  # grad_y[...] = ddy_dgate[...] * one_minus_sigmoid_gate[...]
+        if need_grad_gate:
+            ddy_dup = (ddup * dy).addcmul_(grad_y, up)  # ddy_dup[...] = ddup[...] * dy[...] + grad_y[...] * up[...]
+            # grad_gate[...] = ddy_dup[...] * dy_dup[...] * one_minus_sigmoid_gate[...] + sigmoid_gate[...] *
+            #     (ddy_dup[...] + grad_y[...] * (up[...] - y[...]))
+            grad_gate = (
+                (ddy_dup * dy_dup)
+                .mul_(one_minus_sigmoid_gate)
+                .addcmul_(sigmoid_gate, torch.addcmul(ddy_dup, grad_y, up - y))
+            )
+        if need_grad_up:
+            # grad_up[...] = ddy_dgate[...] * sigmoid_gate[...] + dy_dup[...] * grad_y[...]
+            grad_up = ddy_dgate.mul_(sigmoid_gate).addcmul_(dy_dup, grad_y)
+        if need_ddy:
+            # dy_dgate_2[...] = y[...] * one_minus_sigmoid_gate[...] + sigmoid_gate[...] * up[...]
+            dy_dgate_2 = y.mul_(one_minus_sigmoid_gate).addcmul_(sigmoid_gate, up)
+            # ddy[...] = ddgate[...] * dy_dgate_2[...] + ddup[...] * dy_dup[...]
+            ddy = dy_dgate_2.mul_(ddgate).addcmul_(ddup, dy_dup)
+        return ddy, grad_gate, grad_up
+    parts = []
+    if ddgate is not None:
+        need_ddy, need_grad_gate, need_dup = needs or (True,) * 3
+        ddy = grad_gate = dup = None
+        sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
+        if need_ddy or need_grad_gate:
+            y = dy_dup * up  # y[...] = dy_dup[...] * up[...]
+        if need_grad_gate or need_dup:
+            ddy_dgate = ddgate * dy  # ddy_dgate[...] = ddgate[...] * dy[...]
+        one_minus_sigmoid_gate = 1 - sigmoid_gate  # one_minus_sigmoid_gate[...] = 1 - sigmoid_gate[...]
+        if need_grad_gate:
+            # grad_gate[...] = ddy_dgate[...] * (y[...] + sigmoid_gate[...] * (y[...] * (2 * sigmoid_gate[...] - 3) + 2
+            #     * up[...] * one_minus_sigmoid_gate[...]))
+            grad_gate = torch.addcmul(
+                y, sigmoid_gate, (2 * sigmoid_gate).sub_(3).mul_(y).addcmul_(up, one_minus_sigmoid_gate, value=2)
+            ).mul_(ddy_dgate)
+        if need_dup:
+            # dup[...] = ddy_dgate[...] * (sigmoid_gate[...] + dy_dup[...] * one_minus_sigmoid_gate[...])
+            dup = ddy_dgate.mul_(torch.addcmul(sigmoid_gate, dy_dup, one_minus_sigmoid_gate))
+        if need_ddy:
+            # dy_dgate_2[...] = y[...] * one_minus_sigmoid_gate[...] + sigmoid_gate[...] * up[...]
+            dy_dgate_2 = y.mul_(one_minus_sigmoid_gate).addcmul_(sigmoid_gate, up)
+            ddy = dy_dgate_2.mul_(ddgate)  # ddy[...] = ddgate[...] * dy_dgate_2[...]
+        parts.append((ddy, grad_gate, dup))
+    if ddup is not None:
+        need_ddy, need_dgate, _ = needs or (True,) * 3
+        ddy = dgate = None
+        if need_dgate:
+            sigmoid_gate = torch.sigmoid(gate)  # sigmoid_gate[...] = sigmoid(gate[...])
+            # ddup_dgate[...] = dy[...] * (sigmoid_gate[...] + dy_dup[...] * (1 - sigmoid_gate[...]))
+            ddup_dgate = torch.lerp(dy_dup, ddup.new_ones(()), sigmoid_gate).mul_(dy)
+            dgate = ddup_dgate.mul_(ddup)  # dgate[...] = ddup[...] * ddup_dgate[...]
+        if need_ddy:
+            ddy = ddup * dy_dup  # ddy[...] = ddup[...] * dy_dup[...]
+        parts.append((ddy, dgate, None))
+    return added(3, *parts)
 
 
 @in_float32
@@ -151,14 +126,14 @@ def swiglu_jvp(
     tgate: Tensor | None, tup: Tensor | None, dy_dgate: Tensor, dy_dup: Tensor, gate: Tensor, up: Tensor
 ) -> Tensor | None:
     """The tangents of y, from those of the inputs; None where none is given."""
-    if tgate is None or tup is None:
-        return added(
-            1,
-            None if tgate is None else _jvp_of_gate(tgate, dy_dgate),
-            None if tup is None else _jvp_of_up(tup, dy_dup),
-        )[0]
-    ty = (tgate * dy_dgate).addcmul_(tup, dy_dup)  # ty[...] = tgate[...] * dy_dgate[...] + tup[...] * dy_dup[...]
-    return ty
+    parts = []
+    if tgate is not None:
+        ty = tgate * dy_dgate  # ty[...] = tgate[...] * dy_dgate[...]
+        parts.append((ty,))
+    if tup is not None:
+        ty = tup * dy_dup  # ty[...] = tup[...] * dy_dup[...]
+        parts.append((ty,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -29,6 +29,12 @@ def scaled(f, x: tensor[n, d], w: tensor[d]):
 
 
 @op
+def rows(f, x: tensor[..., d], w: tensor[d]):
+    f.y[..., d] = tanh(x[..., d]) * w[d]
+    return f.y
+
+
+@op
 def peaks(f, x: tensor[n, d]):
     f.y[n] = amax(x[n, d], over=d)
     return f.y
@@ -162,6 +168,36 @@ def test_nothing_of_several_is_written_where_the_last_is_wrong(
     assert {p.name: p.read_text() for p in out.glob("*.py")} == before
 
 
+# --- further derivatives --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "within", "by", "at"),
+    [
+        ("return ddy, grad_x, grad_w", "return ddy, grad_x, 1.001 * grad_w", "", "scaled_double_backward", ""),
+        ("return ddy, grad_x, dw", "return ddy, 0 * grad_x, dw", "", "scaled_double_backward", ", of dx alone"),
+        ("return ddy, dx, None", "return ddy, -dx, None", "", "scaled_double_backward", ", of dw alone"),
+        ("    return ty", "    return ty + tw", "def scaled_jvp", "scaled_jvp", ""),
+        ("ty = tw", "ty = 2 * tw", "def _jvp_of_w", "scaled_jvp", ", of dw alone"),
+        ("real=(0, 1)", "real=(1, 0)", "", "scaled differentiated twice", ""),
+        ("saved=(3, 1)", "saved=(3, 2)", "", "scaled differentiated twice", ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+def test_a_wrong_second_derivative(
+    ops: dict[str, Op], plant: Plant, tmp_path: Path, backend: str, right: str, wrong: str, within: str,
+    by: str, at: str,
+) -> None:  # fmt: skip
+    plant(right, wrong, "order.py.j2", within)
+    line = told(ops["scaled"], tmp_path / "out", order=2, backend=backend)
+    assert f"by {by}" in line and f"(odd lengths{at}" in line
+
+
+def test_places_of_leading_axes_that_are_not_apart(ops: dict[str, Op], plant: Plant, tmp_path: Path) -> None:
+    plant('"double_backward": (True, True, False)', '"double_backward": (True, True, True)', "order.py.j2")
+    assert "by rows differentiated twice and mapped" in told(ops["rows"], tmp_path / "out", order=2)
+
+
 # --- kernels ------------------------------------------------------------------------------------------------
 
 
@@ -230,7 +266,7 @@ def test_the_command_says_it_too(tmp_path: Path) -> None:
     assert derive().stdout.splitlines()[1:] == ["nowhere is unproven: found no inputs at which the op is finite"]
     assert derive("--check").returncode == 0
     assert derive("--check", "--unproven").returncode == 1, "all first lines would change"
-    assert derive("--unproven").stdout == "out: 10 files written\n"  # the orders of each as well
+    assert derive("--unproven").stdout == "out: 12 files written\n"  # the orders of each as well
     assert derive("--check").returncode == 1
 
 

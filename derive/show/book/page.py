@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -44,9 +45,11 @@ from derive.collapse.typeset import (
 )
 from derive.emit import render
 from derive.emit.header import summary
+from derive.errors import DeriveError
 from derive.ir.lowering.reading import factored
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.words import text
+from derive.orders import double_backward, forward_mode
 from derive.pipeline import Derivation, stepwise_program
 from derive.rules.tables.algebra import GRADIENTS
 from derive.schedule.definitions import Definition
@@ -138,6 +141,16 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Further:
+    """A derivative of a higher order: its closed form and steps, what is given, and what of it the forward keeps."""
+
+    title: str
+    closed: tuple[Formula, ...]
+    collapse: tuple[Collapsed, ...]
+    kept: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class OpPage:
     """Everything on the page of an op, in its order."""
 
@@ -157,6 +170,7 @@ class OpPage:
     laws: tuple[tuple[str, str], ...]
     identities: tuple[Because, ...]
     drawing: Drawing
+    further: tuple[Further, ...]
     saving: tuple[Saving, ...]
     local: tuple[str, ...]
     example: str
@@ -201,6 +215,7 @@ def op_page(
         laws=tuple((law, law_says(law)) for law in dict.fromkeys(s.law for s in d.closed.steps)),
         identities=tuple(_identities(d)),
         drawing=drawing(d),
+        further=tuple(_further(d)),
         saving=saving,
         local=tuple(display(local_equation_latex(e)) for e in d.local),
         example=example,
@@ -211,6 +226,21 @@ def op_page(
         spec=highlighted(spec) if spec else "",
         module=highlighted(render(d)),
     )
+
+
+def _further(d: Derivation) -> Iterable[Further]:
+    """The double backward and the tangents; nothing of what is no op, and so has no second derivative."""
+    with suppress(DeriveError):
+        made = {"Double backward": double_backward(d), "Tangents": forward_mode(d)}
+        given = {c.target.name for c in d.steps.cotangents}
+        for title, own in made.items():
+            names, where = adjoint_names(d.steps) | adjoint_names(own.steps), title.lower().replace(" ", "-")
+            closed = tuple(
+                Formula(key(where, x.name), x.name, display(definition_latex(x, names)), _words(x))
+                for x in own.closed.definitions
+            )
+            kept = tuple(name_math(n) for n in own.kept if n not in given)
+            yield Further(title, closed, tuple(_collapse(own, names)), kept)
 
 
 def _words(d: Definition) -> str:
