@@ -73,7 +73,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class GruSaved(NamedTuple):
@@ -247,8 +247,7 @@ class _Gru(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("gru")
     def backward(ctx, dh):
-        gradients = gru_backward(widened(dh), *GruSaved(*kept_in(ctx)[:9]), needs=ctx.needs_input_grad)
-        dx, dw, db, du, dc, dh0 = typed(ctx, gradients)
+        dx, dw, db, du, dc, dh0 = gradients_of(ctx, gru_backward, (dh,), kept_in(ctx)[:9], needs=ctx.needs_input_grad)
         return dx, dw, db, du, dc, dh0
 
 

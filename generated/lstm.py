@@ -67,7 +67,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class LstmSaved(NamedTuple):
@@ -274,10 +274,9 @@ class _Lstm(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("lstm")
     def backward(ctx, dh, dh_n, dc_n):
-        gradients = lstm_backward(
-            widened(dh), widened(dh_n), widened(dc_n), *LstmSaved(*kept_in(ctx)[:12]), needs=ctx.needs_input_grad
+        dx, dw, db, du, dh0, dc0 = gradients_of(
+            ctx, lstm_backward, (dh, dh_n, dc_n), kept_in(ctx)[:12], needs=ctx.needs_input_grad
         )
-        dx, dw, db, du, dh0, dc0 = typed(ctx, gradients)
         return dx, dw, db, du, dh0, dc0
 
 

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class ReturnsSaved(NamedTuple):
@@ -91,8 +91,7 @@ class _Returns(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("returns", linear=True)
     def backward(ctx, dg):
-        gradients = returns_backward(widened(dg), *ReturnsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2])
-        dr, dv = typed(ctx, gradients)
+        dr, dv = gradients_of(ctx, returns_backward, (dg,), kept_in(ctx), needs=ctx.needs_input_grad[:2])
         return dr, dv, None
 
 

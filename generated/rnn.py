@@ -47,7 +47,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class RnnSaved(NamedTuple):
@@ -142,8 +142,7 @@ class _Rnn(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("rnn")
     def backward(ctx, dh):
-        gradients = rnn_backward(widened(dh), *RnnSaved(*kept_in(ctx)[:5]), needs=ctx.needs_input_grad)
-        dx, dw, db, du, dh0 = typed(ctx, gradients)
+        dx, dw, db, du, dh0 = gradients_of(ctx, rnn_backward, (dh,), kept_in(ctx)[:5], needs=ctx.needs_input_grad)
         return dx, dw, db, du, dh0
 
 

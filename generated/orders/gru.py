@@ -105,1723 +105,6 @@ def gru_forward(x: Tensor, w: Tensor, b: Tensor, u: Tensor, c: Tensor, h0: Tenso
     return h, GruSaved(*saved, c)
 
 
-def _double_backward_of_x(
-    ddx: Tensor,
-    dh: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddh, need_grad_x, need_dw, need_db, need_du, need_dc, need_dh0 = needs or (True,) * 7
-    grad_x = dw = db = du = dc = None
-    d = dh.shape[2]
-    n, t, _ = ddx.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    if need_grad_x or need_dw or need_db or need_du or need_dc or need_dh0:
-        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-        v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
-        reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_grad_x or need_dw or need_db or need_du or need_dc or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        (
-            dh_prev_minus_new_steps,
-            dnew_steps,
-            dreset_reset_steps,
-            dupdate_update_2_steps,
-            dupdate_update_update_steps,
-            dreset_reset_reset_steps,
-            dnew_new_steps,
-            dv_steps,
-        ) = ([] for _ in range(8))
-        for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
-            reversed(dh.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(dreset_reset_local.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
-            dh_prev_minus_new_t = dh_total_t * update_t
-            # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
-            dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
-            # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
-            dreset_reset_t = dnew_t * dreset_reset_local_t
-            # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
-            dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
-            # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
-            dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
-            # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
-            dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
-            # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
-            dnew_new_t = dnew_t * one_minus_new_squared_t
-            # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d] *
-            #     reset[n, t, d], along=g)
-            dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
-            # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
-            dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
-            dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
-            dnew_steps.append(dnew_t)
-            dreset_reset_steps.append(dreset_reset_t)
-            dupdate_update_2_steps.append(dupdate_update_2_t)
-            dupdate_update_update_steps.append(dupdate_update_update_t)
-            dreset_reset_reset_steps.append(dreset_reset_reset_t)
-            dnew_new_steps.append(dnew_new_t)
-            dv_steps.append(dv_t)
-            dh_prev_next_t = dh_prev_t
-        dh_prev_minus_new = (
-            torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
-        )
-        dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddx.new_zeros(n, t, d)
-        dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddx.new_zeros(n, t, d)
-        dupdate_update_2 = (
-            torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddx.new_zeros(n, t, d)
-        )
-        dupdate_update_update = (
-            torch.stack(dupdate_update_update_steps[::-1], 1) if dupdate_update_update_steps else ddx.new_zeros(n, t, d)
-        )
-        dreset_reset_reset = (
-            torch.stack(dreset_reset_reset_steps[::-1], 1) if dreset_reset_reset_steps else ddx.new_zeros(n, t, d)
-        )
-        dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddx.new_zeros(n, t, d)
-        dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddx.new_zeros(n, t, 3, d)
-    if need_dw:
-        # dz[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d],
-        #     along=g)
-        dz = torch.stack([dreset_reset_reset, dupdate_update_update, dnew_new], 2)
-    ddz = (ddx @ w.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(ddx[n, t, i] * w[i, g, d], over=i)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = dh_prev_start
-    (
-        ddv_steps,
-        ddnew_new_steps,
-        ddreset_reset_reset_steps,
-        ddupdate_update_update_steps,
-        ddupdate_update_steps,
-        ddh_prev_minus_new_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(7))
-    for (
-        ddz_t,
-        reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_reset_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        ddz.unbind(1),
-        reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_reset.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
-        ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
-        # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
-        ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
-        # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
-        #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
-        ddnew_t = (
-            (ddreset_reset_reset_t * one_minus_reset_t)
-            .mul_(dreset_reset_local_t)
-            .addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        )
-        # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
-        ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        ddv_steps.append(ddv_t)
-        ddnew_new_steps.append(ddnew_new_t)
-        ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
-        ddupdate_update_update_steps.append(ddupdate_update_update_t)
-        ddupdate_update_steps.append(ddupdate_update_t)
-        ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddx.new_zeros(n, t, 3, d)
-    ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddx.new_zeros(n, t, d)
-    ddreset_reset_reset = (
-        torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddx.new_zeros(n, t, d)
-    )
-    ddupdate_update_update = (
-        torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddx.new_zeros(n, t, d)
-    )
-    ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddx.new_zeros(n, t, d)
-    ddh_prev_minus_new = (
-        torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
-    )
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_grad_x or need_dw or need_db or need_du or need_dc or need_dh0:
-        # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
-        #     dreset_reset[n, t, d]
-        dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
-        # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
-        grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
-        grad_h_t = dh_prev_start
-        grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
-        for (
-            ddnew_new_t,
-            ddreset_reset_reset_t,
-            dnew_t,
-            grad_h_prev_minus_new_t,
-            new_t,
-            one_minus_update_t,
-            reset_t,
-            reset_v_t,
-            one_minus_new_squared_t,
-            dnew_new_t,
-            one_minus_reset_t,
-            v_2_t,
-            dreset_part_t,
-            ddh_prev_minus_new_t,
-            ddupdate_update_update_t,
-            dh_prev_minus_new_t,
-            dupdate_update_2_t,
-            h_prev_minus_new2_2_t,
-            update_t,
-        ) in zip(
-            reversed(ddnew_new.unbind(1)),
-            reversed(ddreset_reset_reset.unbind(1)),
-            reversed(dnew.unbind(1)),
-            reversed(grad_h_prev_minus_new.unbind(1)),
-            reversed(new.unbind(1)),
-            reversed(one_minus_update.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(reset_v.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-            reversed(dnew_new.unbind(1)),
-            reversed(one_minus_reset.unbind(1)),
-            reversed(v_2.unbind(1)),
-            reversed(dreset_part.unbind(1)),
-            reversed(ddh_prev_minus_new.unbind(1)),
-            reversed(ddupdate_update_update.unbind(1)),
-            reversed(dh_prev_minus_new.unbind(1)),
-            reversed(dupdate_update_2.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(update.unbind(1)),
-        ):
-            # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
-            #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
-            #     grad_h_prev_minus_new[n, t, d]
-            grad_new_t = (
-                (reset_t - 1)
-                .mul_(ddreset_reset_reset_t)
-                .mul_(reset_v_t)
-                .sub_(ddnew_new_t)
-                .mul_(dnew_t)
-                .mul_(new_t)
-                .mul_(2)
-                .addcmul_(grad_h_t, one_minus_update_t)
-                .sub_(grad_h_prev_minus_new_t)
-            )
-            # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
-            grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
-            # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
-            #     one_minus_reset[n, t, d]
-            dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
-            dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
-            # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
-            dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
-            # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d] +
-            #     update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] - ddupdate_update_update[n, t, d] *
-            #     dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
-            shared_t = (
-                (ddh_prev_minus_new_t * dh_prev_minus_new_t)
-                .mul_(one_minus_update_t)
-                .add_(
-                    (grad_h_t * h_prev_minus_new2_2_t)
-                    .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
-                    .mul_(update_t)
-                    .mul_(one_minus_update_t)
-                )
-            )
-            # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
-            dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
-            # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
-            #     reset[n, t, d], along=g)
-            grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
-            # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
-            #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
-                grad_v_t.flatten(1), u.flatten(1).T
-            )
-            grad_new_new_steps.append(grad_new_new_t)
-            shared_steps.append(shared_t)
-            dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
-            grad_v_steps.append(grad_v_t)
-            grad_h_t = grad_h_prev_t
-        grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddx.new_zeros(n, t, d)
-        shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddx.new_zeros(n, t, d)
-        dreset_reset2_reset = (
-            torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddx.new_zeros(n, t, d)
-        )
-        grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddx.new_zeros(n, t, 3, d)
-        grad_h_start = grad_h_t
-    if need_grad_x or need_dw or need_db:
-        # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
-        grad_z = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
-    if need_grad_x:
-        # grad_x[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
-        grad_x = grad_z.flatten(2) @ w.flatten(1).T
-    if need_dw:
-        # dw[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d], over=(n,
-        #     t))
-        dw = (
-            (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
-            .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
-            .unflatten(-1, (3, d))
-        )
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_dc:
-        dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
-    return ddh_total if need_ddh else None, grad_x, dw, db, du, dc, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_w(
-    ddw: Tensor,
-    dh: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddw alone."""
-    need_ddh, need_dx, need_grad_w, need_db, need_du, need_dc, need_dh0 = needs or (True,) * 7
-    dx = grad_w = db = du = dc = None
-    d = ddw.shape[2]
-    n, t, _ = dh.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    if need_dx or need_grad_w or need_db or need_du or need_dc or need_dh0:
-        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-        v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
-        reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = ddw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_dx or need_grad_w or need_db or need_du or need_dc or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        (
-            dh_prev_minus_new_steps,
-            dnew_steps,
-            dreset_reset_steps,
-            dupdate_update_2_steps,
-            dupdate_update_update_steps,
-            dreset_reset_reset_steps,
-            dnew_new_steps,
-            dv_steps,
-        ) = ([] for _ in range(8))
-        for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
-            reversed(dh.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(dreset_reset_local.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
-            dh_prev_minus_new_t = dh_total_t * update_t
-            # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
-            dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
-            # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
-            dreset_reset_t = dnew_t * dreset_reset_local_t
-            # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
-            dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
-            # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
-            dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
-            # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
-            dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
-            # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
-            dnew_new_t = dnew_t * one_minus_new_squared_t
-            # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d] *
-            #     reset[n, t, d], along=g)
-            dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
-            # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
-            dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
-            dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
-            dnew_steps.append(dnew_t)
-            dreset_reset_steps.append(dreset_reset_t)
-            dupdate_update_2_steps.append(dupdate_update_2_t)
-            dupdate_update_update_steps.append(dupdate_update_update_t)
-            dreset_reset_reset_steps.append(dreset_reset_reset_t)
-            dnew_new_steps.append(dnew_new_t)
-            dv_steps.append(dv_t)
-            dh_prev_next_t = dh_prev_t
-        dh_prev_minus_new = (
-            torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddw.new_zeros(n, t, d)
-        )
-        dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddw.new_zeros(n, t, d)
-        dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddw.new_zeros(n, t, d)
-        dupdate_update_2 = (
-            torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddw.new_zeros(n, t, d)
-        )
-        dupdate_update_update = (
-            torch.stack(dupdate_update_update_steps[::-1], 1) if dupdate_update_update_steps else ddw.new_zeros(n, t, d)
-        )
-        dreset_reset_reset = (
-            torch.stack(dreset_reset_reset_steps[::-1], 1) if dreset_reset_reset_steps else ddw.new_zeros(n, t, d)
-        )
-        dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddw.new_zeros(n, t, d)
-        dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddw.new_zeros(n, t, 3, d)
-    if need_dx:
-        # dz[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d],
-        #     along=g)
-        dz = torch.stack([dreset_reset_reset, dupdate_update_update, dnew_new], 2)
-    ddz = (x @ ddw.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(ddw[i, g, d] * x[n, t, i], over=i)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = dh_prev_start
-    (
-        ddv_steps,
-        ddnew_new_steps,
-        ddreset_reset_reset_steps,
-        ddupdate_update_update_steps,
-        ddupdate_update_steps,
-        ddh_prev_minus_new_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(7))
-    for (
-        ddz_t,
-        reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_reset_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        ddz.unbind(1),
-        reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_reset.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
-        ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
-        # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
-        ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
-        # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
-        #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
-        ddnew_t = (
-            (ddreset_reset_reset_t * one_minus_reset_t)
-            .mul_(dreset_reset_local_t)
-            .addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        )
-        # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
-        ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        ddv_steps.append(ddv_t)
-        ddnew_new_steps.append(ddnew_new_t)
-        ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
-        ddupdate_update_update_steps.append(ddupdate_update_update_t)
-        ddupdate_update_steps.append(ddupdate_update_t)
-        ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddw.new_zeros(n, t, 3, d)
-    ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddw.new_zeros(n, t, d)
-    ddreset_reset_reset = (
-        torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddw.new_zeros(n, t, d)
-    )
-    ddupdate_update_update = (
-        torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddw.new_zeros(n, t, d)
-    )
-    ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddw.new_zeros(n, t, d)
-    ddh_prev_minus_new = (
-        torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddw.new_zeros(n, t, d)
-    )
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddw.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_grad_w or need_db or need_du or need_dc or need_dh0:
-        # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
-        #     dreset_reset[n, t, d]
-        dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
-        # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
-        grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
-        grad_h_t = dh_prev_start
-        grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
-        for (
-            ddnew_new_t,
-            ddreset_reset_reset_t,
-            dnew_t,
-            grad_h_prev_minus_new_t,
-            new_t,
-            one_minus_update_t,
-            reset_t,
-            reset_v_t,
-            one_minus_new_squared_t,
-            dnew_new_t,
-            one_minus_reset_t,
-            v_2_t,
-            dreset_part_t,
-            ddh_prev_minus_new_t,
-            ddupdate_update_update_t,
-            dh_prev_minus_new_t,
-            dupdate_update_2_t,
-            h_prev_minus_new2_2_t,
-            update_t,
-        ) in zip(
-            reversed(ddnew_new.unbind(1)),
-            reversed(ddreset_reset_reset.unbind(1)),
-            reversed(dnew.unbind(1)),
-            reversed(grad_h_prev_minus_new.unbind(1)),
-            reversed(new.unbind(1)),
-            reversed(one_minus_update.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(reset_v.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-            reversed(dnew_new.unbind(1)),
-            reversed(one_minus_reset.unbind(1)),
-            reversed(v_2.unbind(1)),
-            reversed(dreset_part.unbind(1)),
-            reversed(ddh_prev_minus_new.unbind(1)),
-            reversed(ddupdate_update_update.unbind(1)),
-            reversed(dh_prev_minus_new.unbind(1)),
-            reversed(dupdate_update_2.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(update.unbind(1)),
-        ):
-            # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
-            #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
-            #     grad_h_prev_minus_new[n, t, d]
-            grad_new_t = (
-                (reset_t - 1)
-                .mul_(ddreset_reset_reset_t)
-                .mul_(reset_v_t)
-                .sub_(ddnew_new_t)
-                .mul_(dnew_t)
-                .mul_(new_t)
-                .mul_(2)
-                .addcmul_(grad_h_t, one_minus_update_t)
-                .sub_(grad_h_prev_minus_new_t)
-            )
-            # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
-            grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
-            # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
-            #     one_minus_reset[n, t, d]
-            dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
-            dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
-            # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
-            dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
-            # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d] +
-            #     update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] - ddupdate_update_update[n, t, d] *
-            #     dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
-            shared_t = (
-                (ddh_prev_minus_new_t * dh_prev_minus_new_t)
-                .mul_(one_minus_update_t)
-                .add_(
-                    (grad_h_t * h_prev_minus_new2_2_t)
-                    .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
-                    .mul_(update_t)
-                    .mul_(one_minus_update_t)
-                )
-            )
-            # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
-            dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
-            # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
-            #     reset[n, t, d], along=g)
-            grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
-            # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
-            #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
-                grad_v_t.flatten(1), u.flatten(1).T
-            )
-            grad_new_new_steps.append(grad_new_new_t)
-            shared_steps.append(shared_t)
-            dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
-            grad_v_steps.append(grad_v_t)
-            grad_h_t = grad_h_prev_t
-        grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddw.new_zeros(n, t, d)
-        shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddw.new_zeros(n, t, d)
-        dreset_reset2_reset = (
-            torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddw.new_zeros(n, t, d)
-        )
-        grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddw.new_zeros(n, t, 3, d)
-        grad_h_start = grad_h_t
-    if need_dx or need_grad_w or need_db:
-        # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
-        grad_z = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
-    if need_dx:
-        # dx[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d], over=(d,
-        #     g))
-        dx = (
-            (dz.flatten(2) @ ddw.flatten(1).T)
-            .flatten(0, 1)
-            .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
-            .unflatten(0, (n, t))
-        )
-    if need_grad_w:
-        # grad_w[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
-        grad_w = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_dc:
-        dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
-    return ddh_total if need_ddh else None, dx, grad_w, db, du, dc, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_b(
-    ddb: Tensor,
-    dh: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddh, need_dx, need_dw, need_grad_b, need_du, need_dc, need_dh0 = needs or (True,) * 7
-    dx = dw = grad_b = du = dc = None
-    d = ddb.shape[1]
-    n, t, _ = dh.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    if need_dx or need_dw or need_grad_b or need_du or need_dc or need_dh0:
-        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-        v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
-        reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = ddb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_dx or need_dw or need_grad_b or need_du or need_dc or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        dh_prev_minus_new_steps, dnew_steps, dreset_reset_steps, dupdate_update_2_steps, dnew_new_steps, dv_steps = (
-            [] for _ in range(6)
-        )
-        for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
-            reversed(dh.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(dreset_reset_local.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
-            dh_prev_minus_new_t = dh_total_t * update_t
-            # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
-            dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
-            # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
-            dreset_reset_t = dnew_t * dreset_reset_local_t
-            # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
-            dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
-            # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
-            dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
-            # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
-            dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
-            # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
-            dnew_new_t = dnew_t * one_minus_new_squared_t
-            # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d] *
-            #     reset[n, t, d], along=g)
-            dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
-            # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
-            dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
-            dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
-            dnew_steps.append(dnew_t)
-            dreset_reset_steps.append(dreset_reset_t)
-            dupdate_update_2_steps.append(dupdate_update_2_t)
-            dnew_new_steps.append(dnew_new_t)
-            dv_steps.append(dv_t)
-            dh_prev_next_t = dh_prev_t
-        dh_prev_minus_new = (
-            torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddb.new_zeros(n, t, d)
-        )
-        dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddb.new_zeros(n, t, d)
-        dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddb.new_zeros(n, t, d)
-        dupdate_update_2 = (
-            torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddb.new_zeros(n, t, d)
-        )
-        dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddb.new_zeros(n, t, d)
-        dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddb.new_zeros(n, t, 3, d)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = dh_prev_start
-    (
-        ddv_steps,
-        ddnew_new_steps,
-        ddreset_reset_reset_steps,
-        ddreset_reset_steps,
-        ddupdate_update_update_steps,
-        ddupdate_update_steps,
-        ddh_prev_minus_new_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(8))
-    for (
-        reset_t,
-        one_minus_reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddb[2, d]
-        ddnew_new_t = torch.addcmul(ddb[2], reset_t, ddv_t[:, 2])
-        ddreset_reset_reset_t = ddv_t[:, 0] + ddb[0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddb[0, d]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
-        # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d]
-        ddnew_t = (ddreset_reset_t * dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        ddupdate_update_update_t = ddv_t[:, 1] + ddb[1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddb[1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        ddv_steps.append(ddv_t)
-        ddnew_new_steps.append(ddnew_new_t)
-        ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
-        ddreset_reset_steps.append(ddreset_reset_t)
-        ddupdate_update_update_steps.append(ddupdate_update_update_t)
-        ddupdate_update_steps.append(ddupdate_update_t)
-        ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddb.new_zeros(n, t, 3, d)
-    ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddb.new_zeros(n, t, d)
-    ddreset_reset_reset = (
-        torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddb.new_zeros(n, t, d)
-    )
-    ddreset_reset = torch.stack(ddreset_reset_steps, 1) if ddreset_reset_steps else ddb.new_zeros(n, t, d)
-    ddupdate_update_update = (
-        torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddb.new_zeros(n, t, d)
-    )
-    ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddb.new_zeros(n, t, d)
-    ddh_prev_minus_new = (
-        torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddb.new_zeros(n, t, d)
-    )
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddb.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_grad_b or need_du or need_dc or need_dh0:
-        # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
-        #     dreset_reset[n, t, d]
-        dreset_part = dnew_new.mul_(ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
-        grad_h_t = dh_prev_start
-        grad_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
-        for (
-            ddupdate_update_t,
-            dh_prev_minus_new_t,
-            update_t,
-            ddnew_new_t,
-            ddreset_reset_t,
-            dnew_t,
-            new_t,
-            reset_v_t,
-            one_minus_new_squared_t,
-            v_2_t,
-            dreset_part_t,
-            reset_t,
-            ddh_prev_minus_new_t,
-            ddupdate_update_update_t,
-            dupdate_update_2_t,
-            h_prev_minus_new2_2_t,
-            one_minus_update_t,
-            one_minus_reset_t,
-        ) in zip(
-            reversed(ddupdate_update.unbind(1)),
-            reversed(dh_prev_minus_new.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(ddnew_new.unbind(1)),
-            reversed(ddreset_reset.unbind(1)),
-            reversed(dnew.unbind(1)),
-            reversed(new.unbind(1)),
-            reversed(reset_v.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-            reversed(v_2.unbind(1)),
-            reversed(dreset_part.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(ddh_prev_minus_new.unbind(1)),
-            reversed(ddupdate_update_update.unbind(1)),
-            reversed(dupdate_update_2.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(one_minus_update.unbind(1)),
-            reversed(one_minus_reset.unbind(1)),
-        ):
-            # dh_prev_minus_new2[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d] + grad_h[n, t, d] *
-            #     update[n, t, d]
-            dh_prev_minus_new2_t = (ddupdate_update_t * dh_prev_minus_new_t).addcmul_(grad_h_t, update_t)
-            # grad_new[n, t, d] = grad_h[n, t, d] - dh_prev_minus_new2[n, t, d] - 2 * dnew[n, t, d] * new[n, t, d] *
-            #     (ddnew_new[n, t, d] + ddreset_reset[n, t, d] * reset_v[n, t, d])
-            grad_new_t = (grad_h_t - dh_prev_minus_new2_t).sub_(
-                torch.addcmul(ddnew_new_t, ddreset_reset_t, reset_v_t).mul_(dnew_t).mul_(new_t).mul_(2)
-            )
-            # dreset_v[n, t, d] = (grad_new[n, t, d] + ddreset_reset[n, t, d] * dnew[n, t, d]) *
-            #     one_minus_new_squared[n, t, d]
-            dreset_v_t = torch.addcmul(grad_new_t, ddreset_reset_t, dnew_t).mul_(one_minus_new_squared_t)
-            dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
-            # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
-            dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
-            # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d] +
-            #     update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] - ddupdate_update_update[n, t, d] *
-            #     dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
-            shared_t = (
-                (ddh_prev_minus_new_t * dh_prev_minus_new_t)
-                .mul_(one_minus_update_t)
-                .add_(
-                    (grad_h_t * h_prev_minus_new2_2_t)
-                    .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
-                    .mul_(update_t)
-                    .mul_(one_minus_update_t)
-                )
-            )
-            # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
-            dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
-            # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
-            #     reset[n, t, d], along=g)
-            grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
-            # grad_h_prev[n, t, d] = dh_prev_minus_new2[n, t, d] + sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = dh_prev_minus_new2_t.addmm_(grad_v_t.flatten(1), u.flatten(1).T)
-            grad_new_steps.append(grad_new_t)
-            shared_steps.append(shared_t)
-            dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
-            grad_v_steps.append(grad_v_t)
-            grad_h_t = grad_h_prev_t
-        grad_new = torch.stack(grad_new_steps[::-1], 1) if grad_new_steps else ddb.new_zeros(n, t, d)
-        shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddb.new_zeros(n, t, d)
-        dreset_reset2_reset = (
-            torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddb.new_zeros(n, t, d)
-        )
-        grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddb.new_zeros(n, t, 3, d)
-        grad_h_start = grad_h_t
-    if need_dx or need_dw or need_grad_b:
-        # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d], along=g)
-        grad_z = torch.stack([dreset_reset2_reset, shared, grad_new.mul_(one_minus_new_squared)], 2)
-    if need_dx:
-        dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_grad_b:
-        grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_dc:
-        dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
-    return ddh_total if need_ddh else None, dx, dw, grad_b, du, dc, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_u(
-    ddu: Tensor,
-    dh: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddu alone."""
-    need_ddh, need_dx, need_dw, need_db, need_grad_u, need_dc, need_dh0 = needs or (True,) * 7
-    dx = dw = db = grad_u = dc = None
-    d = ddu.shape[2]
-    n, t, _ = dh.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_grad_u or need_dc or need_dh0:
-        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-        v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
-        reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = ddu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_dx or need_dw or need_db or need_grad_u or need_dc or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        dh_prev_minus_new_steps, dnew_steps, dreset_reset_steps, dupdate_update_2_steps, dnew_new_steps, dv_steps = (
-            [] for _ in range(6)
-        )
-        for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
-            reversed(dh.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(dreset_reset_local.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
-            dh_prev_minus_new_t = dh_total_t * update_t
-            # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
-            dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
-            # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
-            dreset_reset_t = dnew_t * dreset_reset_local_t
-            # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
-            dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
-            # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
-            dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
-            # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
-            dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
-            # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
-            dnew_new_t = dnew_t * one_minus_new_squared_t
-            # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d] *
-            #     reset[n, t, d], along=g)
-            dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
-            # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
-            dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
-            dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
-            dnew_steps.append(dnew_t)
-            dreset_reset_steps.append(dreset_reset_t)
-            dupdate_update_2_steps.append(dupdate_update_2_t)
-            dnew_new_steps.append(dnew_new_t)
-            dv_steps.append(dv_t)
-            dh_prev_next_t = dh_prev_t
-        dh_prev_minus_new = (
-            torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddu.new_zeros(n, t, d)
-        )
-        dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddu.new_zeros(n, t, d)
-        dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddu.new_zeros(n, t, d)
-        dupdate_update_2 = (
-            torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddu.new_zeros(n, t, d)
-        )
-        dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddu.new_zeros(n, t, d)
-        dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddu.new_zeros(n, t, 3, d)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    # sum_ddu_h_prev2[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e)
-    sum_ddu_h_prev2 = (h_prev2 @ ddu.flatten(1)).unflatten(-1, (3, d))
-    ddh_prev_t = dh_prev_start
-    (
-        ddv_steps,
-        ddnew_new_steps,
-        ddreset_reset_reset_steps,
-        ddupdate_update_update_steps,
-        ddupdate_update_steps,
-        ddh_prev_minus_new_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(7))
-    for (
-        sum_ddu_h_prev2_t,
-        reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_reset_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        sum_ddu_h_prev2.unbind(1),
-        reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_reset.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        ddv_t = sum_ddu_h_prev2_t.clone()  # ddv[n, t, g, d] = sum_ddu_h_prev2[n, t, g, d]
-        # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
-        ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
-        # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
-        #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
-        ddnew_t = (
-            (ddreset_reset_reset_t * one_minus_reset_t)
-            .mul_(dreset_reset_local_t)
-            .addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        )
-        ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        ddv_steps.append(ddv_t)
-        ddnew_new_steps.append(ddnew_new_t)
-        ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
-        ddupdate_update_update_steps.append(ddupdate_update_update_t)
-        ddupdate_update_steps.append(ddupdate_update_t)
-        ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddu.new_zeros(n, t, 3, d)
-    ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddu.new_zeros(n, t, d)
-    ddreset_reset_reset = (
-        torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddu.new_zeros(n, t, d)
-    )
-    ddupdate_update_update = (
-        torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddu.new_zeros(n, t, d)
-    )
-    ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddu.new_zeros(n, t, d)
-    ddh_prev_minus_new = (
-        torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddu.new_zeros(n, t, d)
-    )
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddu.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_grad_u or need_dc or need_dh0:
-        # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
-        #     dreset_reset[n, t, d]
-        dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
-        # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
-        grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
-        # shared_2[n, t, d] = grad_h_prev_minus_new[n, t, d] + sum(ddu[d, g, d'] * dv[n, t, g, d'], over=(d', g))
-        shared_2 = (dv.flatten(2) @ ddu.flatten(1).T).add_(grad_h_prev_minus_new)
-        grad_h_t = dh_prev_start
-        grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
-        for (
-            ddnew_new_t,
-            ddreset_reset_reset_t,
-            dnew_t,
-            grad_h_prev_minus_new_t,
-            new_t,
-            one_minus_update_t,
-            reset_t,
-            reset_v_t,
-            one_minus_new_squared_t,
-            dnew_new_t,
-            one_minus_reset_t,
-            v_2_t,
-            dreset_part_t,
-            ddh_prev_minus_new_t,
-            ddupdate_update_update_t,
-            dh_prev_minus_new_t,
-            dupdate_update_2_t,
-            h_prev_minus_new2_2_t,
-            update_t,
-            shared_2_t,
-        ) in zip(
-            reversed(ddnew_new.unbind(1)),
-            reversed(ddreset_reset_reset.unbind(1)),
-            reversed(dnew.unbind(1)),
-            reversed(grad_h_prev_minus_new.unbind(1)),
-            reversed(new.unbind(1)),
-            reversed(one_minus_update.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(reset_v.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-            reversed(dnew_new.unbind(1)),
-            reversed(one_minus_reset.unbind(1)),
-            reversed(v_2.unbind(1)),
-            reversed(dreset_part.unbind(1)),
-            reversed(ddh_prev_minus_new.unbind(1)),
-            reversed(ddupdate_update_update.unbind(1)),
-            reversed(dh_prev_minus_new.unbind(1)),
-            reversed(dupdate_update_2.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(shared_2.unbind(1)),
-        ):
-            # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
-            #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
-            #     grad_h_prev_minus_new[n, t, d]
-            grad_new_t = (
-                (reset_t - 1)
-                .mul_(ddreset_reset_reset_t)
-                .mul_(reset_v_t)
-                .sub_(ddnew_new_t)
-                .mul_(dnew_t)
-                .mul_(new_t)
-                .mul_(2)
-                .addcmul_(grad_h_t, one_minus_update_t)
-                .sub_(grad_h_prev_minus_new_t)
-            )
-            # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
-            grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
-            # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
-            #     one_minus_reset[n, t, d]
-            dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
-            dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
-            # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
-            dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
-            # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d] +
-            #     update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] - ddupdate_update_update[n, t, d] *
-            #     dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
-            shared_t = (
-                (ddh_prev_minus_new_t * dh_prev_minus_new_t)
-                .mul_(one_minus_update_t)
-                .add_(
-                    (grad_h_t * h_prev_minus_new2_2_t)
-                    .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
-                    .mul_(update_t)
-                    .mul_(one_minus_update_t)
-                )
-            )
-            # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
-            dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
-            # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
-            #     reset[n, t, d], along=g)
-            grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
-            # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + sum(u[d, g, d'] * grad_v[n, t, g, d'],
-            #     over=(d', g)) + shared_2[n, t, d]
-            grad_h_prev_t = (grad_h_t * update_t).addmm_(grad_v_t.flatten(1), u.flatten(1).T).add_(shared_2_t)
-            grad_new_new_steps.append(grad_new_new_t)
-            shared_steps.append(shared_t)
-            dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
-            grad_v_steps.append(grad_v_t)
-            grad_h_t = grad_h_prev_t
-        grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddu.new_zeros(n, t, d)
-        shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddu.new_zeros(n, t, d)
-        dreset_reset2_reset = (
-            torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddu.new_zeros(n, t, d)
-        )
-        grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddu.new_zeros(n, t, 3, d)
-        grad_h_start = grad_h_t
-    if need_dx or need_dw or need_db:
-        # dz[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
-        dz = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
-    if need_dx:
-        dx = dz.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * dz[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * dz[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_db:
-        db = dz.sum((0, 1))  # db[g, d] = sum(dz[n, t, g, d], over=(n, t))
-    if need_grad_u:
-        # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
-        grad_u = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-        # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
-        grad_u += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_dc:
-        dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
-    return ddh_total if need_ddh else None, dx, dw, db, grad_u, dc, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_c(
-    ddc: Tensor,
-    dh: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddc alone."""
-    need_ddh, need_dx, need_dw, need_db, need_du, need_grad_c, need_dh0 = needs or (True,) * 7
-    dx = dw = db = du = grad_c = None
-    d = ddc.shape[1]
-    n, t, _ = dh.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_grad_c or need_dh0:
-        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-        v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
-        reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = ddc.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_dx or need_dw or need_db or need_du or need_grad_c or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        dh_prev_minus_new_steps, dnew_steps, dreset_reset_steps, dupdate_update_2_steps, dnew_new_steps, dv_steps = (
-            [] for _ in range(6)
-        )
-        for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
-            reversed(dh.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(dreset_reset_local.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
-            dh_prev_minus_new_t = dh_total_t * update_t
-            # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
-            dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
-            # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
-            dreset_reset_t = dnew_t * dreset_reset_local_t
-            # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
-            dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
-            # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
-            dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
-            # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
-            dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
-            # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
-            dnew_new_t = dnew_t * one_minus_new_squared_t
-            # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d] *
-            #     reset[n, t, d], along=g)
-            dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
-            # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
-            dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
-            dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
-            dnew_steps.append(dnew_t)
-            dreset_reset_steps.append(dreset_reset_t)
-            dupdate_update_2_steps.append(dupdate_update_2_t)
-            dnew_new_steps.append(dnew_new_t)
-            dv_steps.append(dv_t)
-            dh_prev_next_t = dh_prev_t
-        dh_prev_minus_new = (
-            torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddc.new_zeros(n, t, d)
-        )
-        dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddc.new_zeros(n, t, d)
-        dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddc.new_zeros(n, t, d)
-        dupdate_update_2 = (
-            torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddc.new_zeros(n, t, d)
-        )
-        dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddc.new_zeros(n, t, d)
-        dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddc.new_zeros(n, t, 3, d)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = dh_prev_start
-    (
-        ddv_steps,
-        ddnew_new_steps,
-        ddreset_reset_reset_steps,
-        ddupdate_update_update_steps,
-        ddupdate_update_steps,
-        ddh_prev_minus_new_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(7))
-    for (
-        reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_reset_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_reset.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        ddv_t = ddc.expand(n, 3, d).clone()  # ddv[n, t, g, d] = ddc[g, d]
-        # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
-        ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
-        # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
-        #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
-        ddnew_t = (
-            (ddreset_reset_reset_t * one_minus_reset_t)
-            .mul_(dreset_reset_local_t)
-            .addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        )
-        ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        ddv_steps.append(ddv_t)
-        ddnew_new_steps.append(ddnew_new_t)
-        ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
-        ddupdate_update_update_steps.append(ddupdate_update_update_t)
-        ddupdate_update_steps.append(ddupdate_update_t)
-        ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddc.new_zeros(n, t, 3, d)
-    ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddc.new_zeros(n, t, d)
-    ddreset_reset_reset = (
-        torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddc.new_zeros(n, t, d)
-    )
-    ddupdate_update_update = (
-        torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddc.new_zeros(n, t, d)
-    )
-    ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddc.new_zeros(n, t, d)
-    ddh_prev_minus_new = (
-        torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddc.new_zeros(n, t, d)
-    )
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddc.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_grad_c or need_dh0:
-        # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
-        #     dreset_reset[n, t, d]
-        dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
-        # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
-        grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
-        grad_h_t = dh_prev_start
-        grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
-        for (
-            ddnew_new_t,
-            ddreset_reset_reset_t,
-            dnew_t,
-            grad_h_prev_minus_new_t,
-            new_t,
-            one_minus_update_t,
-            reset_t,
-            reset_v_t,
-            one_minus_new_squared_t,
-            dnew_new_t,
-            one_minus_reset_t,
-            v_2_t,
-            dreset_part_t,
-            ddh_prev_minus_new_t,
-            ddupdate_update_update_t,
-            dh_prev_minus_new_t,
-            dupdate_update_2_t,
-            h_prev_minus_new2_2_t,
-            update_t,
-        ) in zip(
-            reversed(ddnew_new.unbind(1)),
-            reversed(ddreset_reset_reset.unbind(1)),
-            reversed(dnew.unbind(1)),
-            reversed(grad_h_prev_minus_new.unbind(1)),
-            reversed(new.unbind(1)),
-            reversed(one_minus_update.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(reset_v.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-            reversed(dnew_new.unbind(1)),
-            reversed(one_minus_reset.unbind(1)),
-            reversed(v_2.unbind(1)),
-            reversed(dreset_part.unbind(1)),
-            reversed(ddh_prev_minus_new.unbind(1)),
-            reversed(ddupdate_update_update.unbind(1)),
-            reversed(dh_prev_minus_new.unbind(1)),
-            reversed(dupdate_update_2.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(update.unbind(1)),
-        ):
-            # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
-            #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
-            #     grad_h_prev_minus_new[n, t, d]
-            grad_new_t = (
-                (reset_t - 1)
-                .mul_(ddreset_reset_reset_t)
-                .mul_(reset_v_t)
-                .sub_(ddnew_new_t)
-                .mul_(dnew_t)
-                .mul_(new_t)
-                .mul_(2)
-                .addcmul_(grad_h_t, one_minus_update_t)
-                .sub_(grad_h_prev_minus_new_t)
-            )
-            # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
-            grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
-            # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
-            #     one_minus_reset[n, t, d]
-            dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
-            dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
-            # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
-            dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
-            # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d] +
-            #     update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] - ddupdate_update_update[n, t, d] *
-            #     dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
-            shared_t = (
-                (ddh_prev_minus_new_t * dh_prev_minus_new_t)
-                .mul_(one_minus_update_t)
-                .add_(
-                    (grad_h_t * h_prev_minus_new2_2_t)
-                    .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
-                    .mul_(update_t)
-                    .mul_(one_minus_update_t)
-                )
-            )
-            # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
-            dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
-            # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
-            #     reset[n, t, d], along=g)
-            grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
-            # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
-            #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
-                grad_v_t.flatten(1), u.flatten(1).T
-            )
-            grad_new_new_steps.append(grad_new_new_t)
-            shared_steps.append(shared_t)
-            dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
-            grad_v_steps.append(grad_v_t)
-            grad_h_t = grad_h_prev_t
-        grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddc.new_zeros(n, t, d)
-        shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddc.new_zeros(n, t, d)
-        dreset_reset2_reset = (
-            torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddc.new_zeros(n, t, d)
-        )
-        grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddc.new_zeros(n, t, 3, d)
-        grad_h_start = grad_h_t
-    if need_dx or need_dw or need_db:
-        # dz[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
-        dz = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
-    if need_dx:
-        dx = dz.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * dz[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * dz[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_db:
-        db = dz.sum((0, 1))  # db[g, d] = sum(dz[n, t, g, d], over=(n, t))
-    if need_du:
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_grad_c:
-        grad_c = grad_v.sum((0, 1))  # grad_c[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
-    return ddh_total if need_ddh else None, dx, dw, db, du, grad_c, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_h0(
-    ddh_start: Tensor,
-    dh: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddh_start alone."""
-    need_ddh, need_dx, need_dw, need_db, need_du, need_dc, need_dh0 = needs or (True,) * 7
-    dx = dw = db = du = dc = None
-    n, d = ddh_start.shape
-    t = dh.shape[1]
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_dc or need_dh0:
-        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-        v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
-        reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    if need_dx or need_dw or need_db or need_du or need_dc or need_dh0:
-        dh_prev_start = ddh_start.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-        dh_prev_next_t = dh_prev_start
-        dh_prev_minus_new_steps, dnew_steps, dreset_reset_steps, dupdate_update_2_steps, dnew_new_steps, dv_steps = (
-            [] for _ in range(6)
-        )
-        for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
-            reversed(dh.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(dreset_reset_local.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
-            dh_prev_minus_new_t = dh_total_t * update_t
-            # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
-            dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
-            # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
-            dreset_reset_t = dnew_t * dreset_reset_local_t
-            # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
-            dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
-            # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
-            dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
-            # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
-            dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
-            # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
-            dnew_new_t = dnew_t * one_minus_new_squared_t
-            # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d] *
-            #     reset[n, t, d], along=g)
-            dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
-            # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
-            dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
-            dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
-            dnew_steps.append(dnew_t)
-            dreset_reset_steps.append(dreset_reset_t)
-            dupdate_update_2_steps.append(dupdate_update_2_t)
-            dnew_new_steps.append(dnew_new_t)
-            dv_steps.append(dv_t)
-            dh_prev_next_t = dh_prev_t
-        dh_prev_minus_new = (
-            torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddh_start.new_zeros(n, t, d)
-        )
-        dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddh_start.new_zeros(n, t, d)
-        dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddh_start.new_zeros(n, t, d)
-        dupdate_update_2 = (
-            torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddh_start.new_zeros(n, t, d)
-        )
-        dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddh_start.new_zeros(n, t, d)
-        dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddh_start.new_zeros(n, t, 3, d)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = ddh_start
-    (
-        ddv_steps,
-        ddnew_new_steps,
-        ddreset_reset_reset_steps,
-        ddupdate_update_update_steps,
-        ddupdate_update_steps,
-        ddh_prev_minus_new_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(7))
-    for (
-        reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_reset_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_reset.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
-        ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
-        # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
-        #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
-        ddnew_t = (
-            (ddreset_reset_reset_t * one_minus_reset_t)
-            .mul_(dreset_reset_local_t)
-            .addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        )
-        ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        ddv_steps.append(ddv_t)
-        ddnew_new_steps.append(ddnew_new_t)
-        ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
-        ddupdate_update_update_steps.append(ddupdate_update_update_t)
-        ddupdate_update_steps.append(ddupdate_update_t)
-        ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddh_start.new_zeros(n, t, 3, d)
-    ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddh_start.new_zeros(n, t, d)
-    ddreset_reset_reset = (
-        torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddh_start.new_zeros(n, t, d)
-    )
-    ddupdate_update_update = (
-        torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddh_start.new_zeros(n, t, d)
-    )
-    ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddh_start.new_zeros(n, t, d)
-    ddh_prev_minus_new = (
-        torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddh_start.new_zeros(n, t, d)
-    )
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddh_start.new_zeros(n, t, d)
-    ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_dc or need_dh0:
-        # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
-        #     dreset_reset[n, t, d]
-        dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
-        # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
-        grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
-        grad_h_t = dh_prev_start
-        grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
-        for (
-            ddnew_new_t,
-            ddreset_reset_reset_t,
-            dnew_t,
-            grad_h_prev_minus_new_t,
-            new_t,
-            one_minus_update_t,
-            reset_t,
-            reset_v_t,
-            one_minus_new_squared_t,
-            dnew_new_t,
-            one_minus_reset_t,
-            v_2_t,
-            dreset_part_t,
-            ddh_prev_minus_new_t,
-            ddupdate_update_update_t,
-            dh_prev_minus_new_t,
-            dupdate_update_2_t,
-            h_prev_minus_new2_2_t,
-            update_t,
-        ) in zip(
-            reversed(ddnew_new.unbind(1)),
-            reversed(ddreset_reset_reset.unbind(1)),
-            reversed(dnew.unbind(1)),
-            reversed(grad_h_prev_minus_new.unbind(1)),
-            reversed(new.unbind(1)),
-            reversed(one_minus_update.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(reset_v.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-            reversed(dnew_new.unbind(1)),
-            reversed(one_minus_reset.unbind(1)),
-            reversed(v_2.unbind(1)),
-            reversed(dreset_part.unbind(1)),
-            reversed(ddh_prev_minus_new.unbind(1)),
-            reversed(ddupdate_update_update.unbind(1)),
-            reversed(dh_prev_minus_new.unbind(1)),
-            reversed(dupdate_update_2.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(update.unbind(1)),
-        ):
-            # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
-            #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
-            #     grad_h_prev_minus_new[n, t, d]
-            grad_new_t = (
-                (reset_t - 1)
-                .mul_(ddreset_reset_reset_t)
-                .mul_(reset_v_t)
-                .sub_(ddnew_new_t)
-                .mul_(dnew_t)
-                .mul_(new_t)
-                .mul_(2)
-                .addcmul_(grad_h_t, one_minus_update_t)
-                .sub_(grad_h_prev_minus_new_t)
-            )
-            # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
-            grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
-            # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
-            #     one_minus_reset[n, t, d]
-            dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
-            dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
-            # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
-            dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
-            # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d] +
-            #     update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] - ddupdate_update_update[n, t, d] *
-            #     dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
-            shared_t = (
-                (ddh_prev_minus_new_t * dh_prev_minus_new_t)
-                .mul_(one_minus_update_t)
-                .add_(
-                    (grad_h_t * h_prev_minus_new2_2_t)
-                    .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
-                    .mul_(update_t)
-                    .mul_(one_minus_update_t)
-                )
-            )
-            # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
-            dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
-            # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
-            #     reset[n, t, d], along=g)
-            grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
-            # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
-            #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
-                grad_v_t.flatten(1), u.flatten(1).T
-            )
-            grad_new_new_steps.append(grad_new_new_t)
-            shared_steps.append(shared_t)
-            dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
-            grad_v_steps.append(grad_v_t)
-            grad_h_t = grad_h_prev_t
-        grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddh_start.new_zeros(n, t, d)
-        shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddh_start.new_zeros(n, t, d)
-        dreset_reset2_reset = (
-            torch.stack(dreset_reset2_reset_steps[::-1], 1)
-            if dreset_reset2_reset_steps
-            else ddh_start.new_zeros(n, t, d)
-        )
-        grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddh_start.new_zeros(n, t, 3, d)
-        grad_h_start = grad_h_t
-    if need_dx or need_dw or need_db:
-        # dz[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
-        dz = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
-    if need_dx:
-        dx = dz.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * dz[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * dz[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_db:
-        db = dz.sum((0, 1))  # db[g, d] = sum(dz[n, t, g, d], over=(n, t))
-    if need_du:
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_dc:
-        dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
-    return ddh_total if need_ddh else None, dx, dw, db, du, dc, grad_h_start if need_dh0 else None
-
-
 @in_float32
 def gru_double_backward(
     ddx: Tensor | None,
@@ -1845,733 +128,1977 @@ def gru_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dh, x, w, b, u, c and h0, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddw is None or ddb is None or ddu is None or ddc is None or ddh_start is None:
-        return added(
-            7,
-            (
-                None
-                if ddx is None
-                else _double_backward_of_x(
-                    ddx, dh, reset, update, new, dreset_reset_local, x, w, u, h, h0, c, needs=needs
-                )
-            ),
-            (
-                None
-                if ddw is None
-                else _double_backward_of_w(
-                    ddw, dh, reset, update, new, dreset_reset_local, x, w, u, h, h0, c, needs=needs
-                )
-            ),
-            (
-                None
-                if ddb is None
-                else _double_backward_of_b(
-                    ddb, dh, reset, update, new, dreset_reset_local, x, w, u, h, h0, c, needs=needs
-                )
-            ),
-            (
-                None
-                if ddu is None
-                else _double_backward_of_u(
-                    ddu, dh, reset, update, new, dreset_reset_local, x, w, u, h, h0, c, needs=needs
-                )
-            ),
-            (
-                None
-                if ddc is None
-                else _double_backward_of_c(
-                    ddc, dh, reset, update, new, dreset_reset_local, x, w, u, h, h0, c, needs=needs
-                )
-            ),
-            (
-                None
-                if ddh_start is None
-                else _double_backward_of_h0(
-                    ddh_start, dh, reset, update, new, dreset_reset_local, x, w, u, h, h0, c, needs=needs
-                )
-            ),
-        )
-    need_ddh, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_grad_c, need_dh0 = needs or (True,) * 7
-    grad_x = grad_w = grad_b = grad_u = grad_c = None
-    d = ddw.shape[2]
-    n, t, _ = ddx.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_grad_c or need_dh0:
-        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-        v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
-        reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_grad_c or need_dh0:
-        dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-        dh_prev_next_t = dh_prev_start
-        (
-            dh_prev_minus_new_steps,
-            dnew_steps,
-            dreset_reset_steps,
-            dupdate_update_2_steps,
-            dupdate_update_update_steps,
-            dreset_reset_reset_steps,
-            dnew_new_steps,
-            dv_steps,
-        ) = ([] for _ in range(8))
-        for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
-            reversed(dh.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(dreset_reset_local.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
-            dh_prev_minus_new_t = dh_total_t * update_t
-            # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
-            dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
-            # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
-            dreset_reset_t = dnew_t * dreset_reset_local_t
-            # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
-            dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
-            # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
-            dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
-            # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
-            dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
-            # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
-            dnew_new_t = dnew_t * one_minus_new_squared_t
-            # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d] *
-            #     reset[n, t, d], along=g)
-            dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
-            # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
-            dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
-            dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
-            dnew_steps.append(dnew_t)
-            dreset_reset_steps.append(dreset_reset_t)
-            dupdate_update_2_steps.append(dupdate_update_2_t)
-            dupdate_update_update_steps.append(dupdate_update_update_t)
-            dreset_reset_reset_steps.append(dreset_reset_reset_t)
-            dnew_new_steps.append(dnew_new_t)
-            dv_steps.append(dv_t)
-            dh_prev_next_t = dh_prev_t
-        dh_prev_minus_new = (
-            torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
-        )
-        dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddx.new_zeros(n, t, d)
-        dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddx.new_zeros(n, t, d)
-        dupdate_update_2 = (
-            torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddx.new_zeros(n, t, d)
-        )
-        dupdate_update_update = (
-            torch.stack(dupdate_update_update_steps[::-1], 1) if dupdate_update_update_steps else ddx.new_zeros(n, t, d)
-        )
-        dreset_reset_reset = (
-            torch.stack(dreset_reset_reset_steps[::-1], 1) if dreset_reset_reset_steps else ddx.new_zeros(n, t, d)
-        )
-        dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddx.new_zeros(n, t, d)
-        dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddx.new_zeros(n, t, 3, d)
-    if need_grad_x or need_grad_w:
-        # dz[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d],
-        #     along=g)
-        dz = torch.stack([dreset_reset_reset, dupdate_update_update, dnew_new], 2)
-    # ddz[n, t, g, d] = sum(ddw[i, g, d] * x[n, t, i], over=i) + sum(ddx[n, t, i] * w[i, g, d], over=i) + ddb[g, d]
-    ddz = (
-        functional.linear(x, ddw.flatten(1).T, ddb.flatten())
-        .unflatten(-1, (3, d))
-        .add_((ddx @ w.flatten(1)).unflatten(-1, (3, d)))
-    )
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    # sum_ddu_h_prev2_plus_ddc[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e) + ddc[g, d]
-    sum_ddu_h_prev2_plus_ddc = functional.linear(h_prev2, ddu.flatten(1).T, ddc.flatten()).unflatten(-1, (3, d))
-    ddh_prev_t = ddh_start
-    (
-        ddv_steps,
-        ddnew_new_steps,
-        ddreset_reset_reset_steps,
-        ddupdate_update_update_steps,
-        ddupdate_update_steps,
-        ddh_prev_minus_new_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(7))
-    for (
-        sum_ddu_h_prev2_plus_ddc_t,
-        ddz_t,
-        reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_reset_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        sum_ddu_h_prev2_plus_ddc.unbind(1),
-        ddz.unbind(1),
-        reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_reset.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
+    if (
+        ddx is not None
+        and ddw is not None
+        and ddb is not None
+        and ddu is not None
+        and ddc is not None
+        and ddh_start is not None
     ):
-        ddv_t = sum_ddu_h_prev2_plus_ddc_t.clone()  # ddv[n, t, g, d] = sum_ddu_h_prev2_plus_ddc[n, t, g, d]
-        # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
-        ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
-        # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
-        ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
-        # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
-        #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
-        ddnew_t = (
-            (ddreset_reset_reset_t * one_minus_reset_t)
-            .mul_(dreset_reset_local_t)
-            .addcmul_(ddnew_new_t, one_minus_new_squared_t)
+        need_ddh, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_grad_c, need_dh0 = needs or (True,) * 7
+        grad_x = grad_w = grad_b = grad_u = grad_c = None
+        d = ddw.shape[2]
+        n, t, _ = ddx.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_grad_c or need_dh0:
+            # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+            v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+            v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
+            reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_grad_c or need_dh0:
+            dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+            dh_prev_next_t = dh_prev_start
+            (
+                dh_prev_minus_new_steps,
+                dnew_steps,
+                dreset_reset_steps,
+                dupdate_update_2_steps,
+                dupdate_update_update_steps,
+                dreset_reset_reset_steps,
+                dnew_new_steps,
+                dv_steps,
+            ) = ([] for _ in range(8))
+            for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
+                reversed(dh.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(dreset_reset_local.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
+                dh_prev_minus_new_t = dh_total_t * update_t
+                # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
+                dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
+                # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
+                dreset_reset_t = dnew_t * dreset_reset_local_t
+                # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
+                dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
+                # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
+                dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
+                # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
+                dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
+                # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
+                dnew_new_t = dnew_t * one_minus_new_squared_t
+                # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d]
+                #     * reset[n, t, d], along=g)
+                dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
+                # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
+                dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
+                dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
+                dnew_steps.append(dnew_t)
+                dreset_reset_steps.append(dreset_reset_t)
+                dupdate_update_2_steps.append(dupdate_update_2_t)
+                dupdate_update_update_steps.append(dupdate_update_update_t)
+                dreset_reset_reset_steps.append(dreset_reset_reset_t)
+                dnew_new_steps.append(dnew_new_t)
+                dv_steps.append(dv_t)
+                dh_prev_next_t = dh_prev_t
+            dh_prev_minus_new = (
+                torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
+            )
+            dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddx.new_zeros(n, t, d)
+            dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddx.new_zeros(n, t, d)
+            dupdate_update_2 = (
+                torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddx.new_zeros(n, t, d)
+            )
+            dupdate_update_update = (
+                torch.stack(dupdate_update_update_steps[::-1], 1)
+                if dupdate_update_update_steps
+                else ddx.new_zeros(n, t, d)
+            )
+            dreset_reset_reset = (
+                torch.stack(dreset_reset_reset_steps[::-1], 1) if dreset_reset_reset_steps else ddx.new_zeros(n, t, d)
+            )
+            dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddx.new_zeros(n, t, d)
+            dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddx.new_zeros(n, t, 3, d)
+        if need_grad_x or need_grad_w:
+            # dz[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d],
+            #     along=g)
+            dz = torch.stack([dreset_reset_reset, dupdate_update_update, dnew_new], 2)
+        # ddz[n, t, g, d] = sum(ddw[i, g, d] * x[n, t, i], over=i) + sum(ddx[n, t, i] * w[i, g, d], over=i) + ddb[g, d]
+        ddz = (
+            functional.linear(x, ddw.flatten(1).T, ddb.flatten())
+            .unflatten(-1, (3, d))
+            .add_((ddx @ w.flatten(1)).unflatten(-1, (3, d)))
         )
-        # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
-        ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        ddv_steps.append(ddv_t)
-        ddnew_new_steps.append(ddnew_new_t)
-        ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
-        ddupdate_update_update_steps.append(ddupdate_update_update_t)
-        ddupdate_update_steps.append(ddupdate_update_t)
-        ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddx.new_zeros(n, t, 3, d)
-    ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddx.new_zeros(n, t, d)
-    ddreset_reset_reset = (
-        torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddx.new_zeros(n, t, d)
-    )
-    ddupdate_update_update = (
-        torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddx.new_zeros(n, t, d)
-    )
-    ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddx.new_zeros(n, t, d)
-    ddh_prev_minus_new = (
-        torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
-    )
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-    ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_grad_c or need_dh0:
-        # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
-        #     dreset_reset[n, t, d]
-        dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
-        # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
-        grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
-        # shared_2[n, t, d] = grad_h_prev_minus_new[n, t, d] + sum(ddu[d, g, d'] * dv[n, t, g, d'], over=(d', g))
-        shared_2 = (dv.flatten(2) @ ddu.flatten(1).T).add_(grad_h_prev_minus_new)
-        grad_h_t = dh_prev_start
-        grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        # sum_ddu_h_prev2_plus_ddc[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e) + ddc[g, d]
+        sum_ddu_h_prev2_plus_ddc = functional.linear(h_prev2, ddu.flatten(1).T, ddc.flatten()).unflatten(-1, (3, d))
+        ddh_prev_t = ddh_start
+        (
+            ddv_steps,
+            ddnew_new_steps,
+            ddreset_reset_reset_steps,
+            ddupdate_update_update_steps,
+            ddupdate_update_steps,
+            ddh_prev_minus_new_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(7))
         for (
-            ddnew_new_t,
-            ddreset_reset_reset_t,
-            dnew_t,
-            grad_h_prev_minus_new_t,
-            new_t,
-            one_minus_update_t,
+            sum_ddu_h_prev2_plus_ddc_t,
+            ddz_t,
             reset_t,
-            reset_v_t,
+            dreset_reset_local_t,
             one_minus_new_squared_t,
-            dnew_new_t,
             one_minus_reset_t,
-            v_2_t,
-            dreset_part_t,
-            ddh_prev_minus_new_t,
-            ddupdate_update_update_t,
-            dh_prev_minus_new_t,
-            dupdate_update_2_t,
+            one_minus_update_t,
             h_prev_minus_new2_2_t,
             update_t,
-            shared_2_t,
         ) in zip(
-            reversed(ddnew_new.unbind(1)),
-            reversed(ddreset_reset_reset.unbind(1)),
-            reversed(dnew.unbind(1)),
-            reversed(grad_h_prev_minus_new.unbind(1)),
-            reversed(new.unbind(1)),
-            reversed(one_minus_update.unbind(1)),
-            reversed(reset.unbind(1)),
-            reversed(reset_v.unbind(1)),
-            reversed(one_minus_new_squared.unbind(1)),
-            reversed(dnew_new.unbind(1)),
-            reversed(one_minus_reset.unbind(1)),
-            reversed(v_2.unbind(1)),
-            reversed(dreset_part.unbind(1)),
-            reversed(ddh_prev_minus_new.unbind(1)),
-            reversed(ddupdate_update_update.unbind(1)),
-            reversed(dh_prev_minus_new.unbind(1)),
-            reversed(dupdate_update_2.unbind(1)),
-            reversed(h_prev_minus_new2_2.unbind(1)),
-            reversed(update.unbind(1)),
-            reversed(shared_2.unbind(1)),
+            sum_ddu_h_prev2_plus_ddc.unbind(1),
+            ddz.unbind(1),
+            reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_reset.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
         ):
-            # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
-            #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
-            #     grad_h_prev_minus_new[n, t, d]
-            grad_new_t = (
-                (reset_t - 1)
-                .mul_(ddreset_reset_reset_t)
-                .mul_(reset_v_t)
-                .sub_(ddnew_new_t)
-                .mul_(dnew_t)
-                .mul_(new_t)
-                .mul_(2)
-                .addcmul_(grad_h_t, one_minus_update_t)
-                .sub_(grad_h_prev_minus_new_t)
+            ddv_t = sum_ddu_h_prev2_plus_ddc_t.clone()  # ddv[n, t, g, d] = sum_ddu_h_prev2_plus_ddc[n, t, g, d]
+            # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
+            ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
+            # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
+            ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
+            # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
+            #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
+            ddnew_t = (
+                (ddreset_reset_reset_t * one_minus_reset_t)
+                .mul_(dreset_reset_local_t)
+                .addcmul_(ddnew_new_t, one_minus_new_squared_t)
             )
-            # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
-            grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
-            # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
-            #     one_minus_reset[n, t, d]
-            dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
-            dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
-            # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
-            dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
-            # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d] +
-            #     update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] - ddupdate_update_update[n, t, d] *
-            #     dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
-            shared_t = (
-                (ddh_prev_minus_new_t * dh_prev_minus_new_t)
-                .mul_(one_minus_update_t)
-                .add_(
-                    (grad_h_t * h_prev_minus_new2_2_t)
-                    .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
-                    .mul_(update_t)
-                    .mul_(one_minus_update_t)
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            ddv_steps.append(ddv_t)
+            ddnew_new_steps.append(ddnew_new_t)
+            ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
+            ddupdate_update_update_steps.append(ddupdate_update_update_t)
+            ddupdate_update_steps.append(ddupdate_update_t)
+            ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddx.new_zeros(n, t, 3, d)
+        ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddx.new_zeros(n, t, d)
+        ddreset_reset_reset = (
+            torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddx.new_zeros(n, t, d)
+        )
+        ddupdate_update_update = (
+            torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddx.new_zeros(n, t, d)
+        )
+        ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddx.new_zeros(n, t, d)
+        ddh_prev_minus_new = (
+            torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
+        ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_grad_c or need_dh0:
+            # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
+            #     dreset_reset[n, t, d]
+            dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
+            # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
+            grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
+            # shared_2[n, t, d] = grad_h_prev_minus_new[n, t, d] + sum(ddu[d, g, d'] * dv[n, t, g, d'], over=(d', g))
+            shared_2 = (dv.flatten(2) @ ddu.flatten(1).T).add_(grad_h_prev_minus_new)
+            grad_h_t = dh_prev_start
+            grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+            for (
+                ddnew_new_t,
+                ddreset_reset_reset_t,
+                dnew_t,
+                grad_h_prev_minus_new_t,
+                new_t,
+                one_minus_update_t,
+                reset_t,
+                reset_v_t,
+                one_minus_new_squared_t,
+                dnew_new_t,
+                one_minus_reset_t,
+                v_2_t,
+                dreset_part_t,
+                ddh_prev_minus_new_t,
+                ddupdate_update_update_t,
+                dh_prev_minus_new_t,
+                dupdate_update_2_t,
+                h_prev_minus_new2_2_t,
+                update_t,
+                shared_2_t,
+            ) in zip(
+                reversed(ddnew_new.unbind(1)),
+                reversed(ddreset_reset_reset.unbind(1)),
+                reversed(dnew.unbind(1)),
+                reversed(grad_h_prev_minus_new.unbind(1)),
+                reversed(new.unbind(1)),
+                reversed(one_minus_update.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(reset_v.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+                reversed(dnew_new.unbind(1)),
+                reversed(one_minus_reset.unbind(1)),
+                reversed(v_2.unbind(1)),
+                reversed(dreset_part.unbind(1)),
+                reversed(ddh_prev_minus_new.unbind(1)),
+                reversed(ddupdate_update_update.unbind(1)),
+                reversed(dh_prev_minus_new.unbind(1)),
+                reversed(dupdate_update_2.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(shared_2.unbind(1)),
+            ):
+                # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
+                #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
+                #     grad_h_prev_minus_new[n, t, d]
+                grad_new_t = (
+                    (reset_t - 1)
+                    .mul_(ddreset_reset_reset_t)
+                    .mul_(reset_v_t)
+                    .sub_(ddnew_new_t)
+                    .mul_(dnew_t)
+                    .mul_(new_t)
+                    .mul_(2)
+                    .addcmul_(grad_h_t, one_minus_update_t)
+                    .sub_(grad_h_prev_minus_new_t)
                 )
+                # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
+                grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
+                # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
+                #     one_minus_reset[n, t, d]
+                dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
+                dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
+                # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
+                dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
+                # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d]
+                #     + update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] -
+                #     ddupdate_update_update[n, t, d] * dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
+                shared_t = (
+                    (ddh_prev_minus_new_t * dh_prev_minus_new_t)
+                    .mul_(one_minus_update_t)
+                    .add_(
+                        (grad_h_t * h_prev_minus_new2_2_t)
+                        .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
+                        .mul_(update_t)
+                        .mul_(one_minus_update_t)
+                    )
+                )
+                # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
+                dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
+                # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
+                #     reset[n, t, d], along=g)
+                grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
+                # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + sum(u[d, g, d'] * grad_v[n, t, g, d'],
+                #     over=(d', g)) + shared_2[n, t, d]
+                grad_h_prev_t = (grad_h_t * update_t).addmm_(grad_v_t.flatten(1), u.flatten(1).T).add_(shared_2_t)
+                grad_new_new_steps.append(grad_new_new_t)
+                shared_steps.append(shared_t)
+                dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
+                grad_v_steps.append(grad_v_t)
+                grad_h_t = grad_h_prev_t
+            grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddx.new_zeros(n, t, d)
+            shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddx.new_zeros(n, t, d)
+            dreset_reset2_reset = (
+                torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddx.new_zeros(n, t, d)
             )
-            # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
-            dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
-            # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
-            #     reset[n, t, d], along=g)
-            grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
-            # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + sum(u[d, g, d'] * grad_v[n, t, g, d'],
-            #     over=(d', g)) + shared_2[n, t, d]
-            grad_h_prev_t = (grad_h_t * update_t).addmm_(grad_v_t.flatten(1), u.flatten(1).T).add_(shared_2_t)
-            grad_new_new_steps.append(grad_new_new_t)
-            shared_steps.append(shared_t)
-            dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
-            grad_v_steps.append(grad_v_t)
-            grad_h_t = grad_h_prev_t
-        grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddx.new_zeros(n, t, d)
-        shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddx.new_zeros(n, t, d)
-        dreset_reset2_reset = (
-            torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddx.new_zeros(n, t, d)
+            grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddx.new_zeros(n, t, 3, d)
+            grad_h_start = grad_h_t
+        if need_grad_x or need_grad_w or need_grad_b:
+            # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
+            grad_z = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
+        if need_grad_x:
+            # grad_x[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d],
+            #     over=(d, g))
+            grad_x = (
+                (dz.flatten(2) @ ddw.flatten(1).T)
+                .flatten(0, 1)
+                .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
+                .unflatten(0, (n, t))
+            )
+        if need_grad_w:
+            # grad_w[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d],
+            #     over=(n, t))
+            grad_w = (
+                (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
+                .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
+                .unflatten(-1, (3, d))
+            )
+        if need_grad_b:
+            grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_grad_u:
+            # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
+            grad_u = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+            # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
+            grad_u += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_grad_c:
+            grad_c = grad_v.sum((0, 1))  # grad_c[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
+        return (
+            ddh_total if need_ddh else None,
+            grad_x,
+            grad_w,
+            grad_b,
+            grad_u,
+            grad_c,
+            grad_h_start if need_dh0 else None,
         )
-        grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddx.new_zeros(n, t, 3, d)
-        grad_h_start = grad_h_t
-    if need_grad_x or need_grad_w or need_grad_b:
-        # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
-        grad_z = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
-    if need_grad_x:
-        # grad_x[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d],
-        #     over=(d, g))
-        grad_x = (
-            (dz.flatten(2) @ ddw.flatten(1).T)
-            .flatten(0, 1)
-            .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
-            .unflatten(0, (n, t))
+    parts = []
+    if ddx is not None:
+        need_ddh, need_grad_x, need_dw, need_db, need_du, need_dc, need_dh0 = needs or (True,) * 7
+        grad_x = dw = db = du = dc = None
+        d = dh.shape[2]
+        n, t, _ = ddx.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        if need_grad_x or need_dw or need_db or need_du or need_dc or need_dh0:
+            # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+            v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+            v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
+            reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_grad_x or need_dw or need_db or need_du or need_dc or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            (
+                dh_prev_minus_new_steps,
+                dnew_steps,
+                dreset_reset_steps,
+                dupdate_update_2_steps,
+                dupdate_update_update_steps,
+                dreset_reset_reset_steps,
+                dnew_new_steps,
+                dv_steps,
+            ) = ([] for _ in range(8))
+            for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
+                reversed(dh.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(dreset_reset_local.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
+                dh_prev_minus_new_t = dh_total_t * update_t
+                # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
+                dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
+                # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
+                dreset_reset_t = dnew_t * dreset_reset_local_t
+                # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
+                dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
+                # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
+                dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
+                # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
+                dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
+                # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
+                dnew_new_t = dnew_t * one_minus_new_squared_t
+                # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d]
+                #     * reset[n, t, d], along=g)
+                dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
+                # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
+                dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
+                dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
+                dnew_steps.append(dnew_t)
+                dreset_reset_steps.append(dreset_reset_t)
+                dupdate_update_2_steps.append(dupdate_update_2_t)
+                dupdate_update_update_steps.append(dupdate_update_update_t)
+                dreset_reset_reset_steps.append(dreset_reset_reset_t)
+                dnew_new_steps.append(dnew_new_t)
+                dv_steps.append(dv_t)
+                dh_prev_next_t = dh_prev_t
+            dh_prev_minus_new = (
+                torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
+            )
+            dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddx.new_zeros(n, t, d)
+            dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddx.new_zeros(n, t, d)
+            dupdate_update_2 = (
+                torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddx.new_zeros(n, t, d)
+            )
+            dupdate_update_update = (
+                torch.stack(dupdate_update_update_steps[::-1], 1)
+                if dupdate_update_update_steps
+                else ddx.new_zeros(n, t, d)
+            )
+            dreset_reset_reset = (
+                torch.stack(dreset_reset_reset_steps[::-1], 1) if dreset_reset_reset_steps else ddx.new_zeros(n, t, d)
+            )
+            dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddx.new_zeros(n, t, d)
+            dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddx.new_zeros(n, t, 3, d)
+        if need_dw:
+            # dz[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d],
+            #     along=g)
+            dz = torch.stack([dreset_reset_reset, dupdate_update_update, dnew_new], 2)
+        ddz = (ddx @ w.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(ddx[n, t, i] * w[i, g, d], over=i)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = dh_prev_start
+        (
+            ddv_steps,
+            ddnew_new_steps,
+            ddreset_reset_reset_steps,
+            ddupdate_update_update_steps,
+            ddupdate_update_steps,
+            ddh_prev_minus_new_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(7))
+        for (
+            ddz_t,
+            reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_reset_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            ddz.unbind(1),
+            reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_reset.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
+            ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
+            # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
+            ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
+            # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
+            #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
+            ddnew_t = (
+                (ddreset_reset_reset_t * one_minus_reset_t)
+                .mul_(dreset_reset_local_t)
+                .addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            )
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            ddv_steps.append(ddv_t)
+            ddnew_new_steps.append(ddnew_new_t)
+            ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
+            ddupdate_update_update_steps.append(ddupdate_update_update_t)
+            ddupdate_update_steps.append(ddupdate_update_t)
+            ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddx.new_zeros(n, t, 3, d)
+        ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddx.new_zeros(n, t, d)
+        ddreset_reset_reset = (
+            torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddx.new_zeros(n, t, d)
         )
-    if need_grad_w:
-        # grad_w[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d],
-        #     over=(n, t))
-        grad_w = (
-            (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
-            .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
-            .unflatten(-1, (3, d))
+        ddupdate_update_update = (
+            torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddx.new_zeros(n, t, d)
         )
-    if need_grad_b:
-        grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_grad_u:
-        # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
-        grad_u = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-        # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
-        grad_u += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
-    if need_grad_c:
-        grad_c = grad_v.sum((0, 1))  # grad_c[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
-    return ddh_total if need_ddh else None, grad_x, grad_w, grad_b, grad_u, grad_c, grad_h_start if need_dh0 else None
-
-
-def _jvp_of_x(
-    tx: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    n, t, _ = tx.shape
-    d = reset.shape[2]
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = tx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    ddz = (tx @ w.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(tx[n, t, i] * w[i, g, d], over=i)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for (
-        ddz_t,
-        reset_t,
-        one_minus_reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_update_t,
-        h_prev_minus_new2_t,
-        update_t,
-    ) in zip(
-        ddz.unbind(1),
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
-        ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
-        # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
-        ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
-        # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d]
-        ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
-        ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
-        # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_w(
-    tw: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    x: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-) -> tuple[Tensor | None]:
-    """The same from tw alone."""
-    n, t, _ = reset.shape
-    d = tw.shape[2]
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = tw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    ddz = (x @ tw.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(tw[i, g, d] * x[n, t, i], over=i)
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for (
-        ddz_t,
-        reset_t,
-        one_minus_reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_update_t,
-        h_prev_minus_new2_t,
-        update_t,
-    ) in zip(
-        ddz.unbind(1),
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
-        ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
-        # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
-        ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
-        # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d]
-        ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
-        ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
-        # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tw.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_b(
-    tb: Tensor, reset: Tensor, update: Tensor, new: Tensor, u: Tensor, h: Tensor, h0: Tensor, c: Tensor
-) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    d = tb.shape[1]
-    n, t, _ = reset.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
-    v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
-    reset_v = v[:, :, 2] * reset  # reset_v[n, t, d] = reset[n, t, d] * v[n, t, 2, d]
-    h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    dh_prev_start = tb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    new_squared = new.square()  # new_squared[n, t, d] = new[n, t, d]**2
-    one_minus_new_squared = 1 - new_squared  # one_minus_new_squared[n, t, d] = 1 - new_squared[n, t, d]
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    # dreset_reset_local_2[n, t, d] = reset_v[n, t, d] * one_minus_new_squared[n, t, d]
-    dreset_reset_local_2 = reset_v.mul_(one_minus_new_squared)
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for (
-        reset_t,
-        one_minus_reset_t,
-        one_minus_update_t,
-        h_prev_minus_new2_t,
-        dreset_reset_local_2_t,
-        one_minus_new_squared_t,
-        update_t,
-    ) in zip(
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2.unbind(1),
-        dreset_reset_local_2.unbind(1),
-        one_minus_new_squared.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + tb[2, d]
-        ddnew_new_t = torch.addcmul(tb[2], reset_t, ddv_t[:, 2])
-        ddreset_reset_reset_t = ddv_t[:, 0] + tb[0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + tb[0, d]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
-        ddupdate_update_update_t = ddv_t[:, 1] + tb[1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + tb[1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
-        # shared[n, t, d] = ddh_prev[n, t, d] + ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d]
-        shared_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t)
-        # shared_2[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local_2[n, t, d]
-        shared_2_t = ddreset_reset_t.mul_(dreset_reset_local_2_t)
-        # th[n, t, d] = shared_2[n, t, d] * one_minus_update[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d] * one_minus_update[n, t, d] + update[n, t, d] * shared[n, t, d]
-        th_t = (
-            ddnew_new_t.mul_(one_minus_new_squared_t)
-            .mul_(one_minus_update_t)
-            .addcmul_(shared_2_t, one_minus_update_t)
-            .addcmul_(update_t, shared_t)
+        ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddx.new_zeros(n, t, d)
+        ddh_prev_minus_new = (
+            torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddx.new_zeros(n, t, d)
         )
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tb.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_u(
-    tu: Tensor, reset: Tensor, update: Tensor, new: Tensor, dreset_reset_local: Tensor, u: Tensor, h: Tensor, h0: Tensor
-) -> tuple[Tensor | None]:
-    """The same from tu alone."""
-    n, t, _ = reset.shape
-    d = tu.shape[2]
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = tu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    # sum_tu_h_prev2[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e)
-    sum_tu_h_prev2 = (h_prev2 @ tu.flatten(1)).unflatten(-1, (3, d))
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for (
-        sum_tu_h_prev2_t,
-        reset_t,
-        one_minus_reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        sum_tu_h_prev2.unbind(1),
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        ddv_t = sum_tu_h_prev2_t.clone()  # ddv[n, t, g, d] = sum_tu_h_prev2[n, t, g, d]
-        # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
-        ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
-        # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d]
-        ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tu.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_c(
-    tc: Tensor, reset: Tensor, update: Tensor, new: Tensor, dreset_reset_local: Tensor, u: Tensor, h: Tensor, h0: Tensor
-) -> tuple[Tensor | None]:
-    """The same from tc alone."""
-    n, t, _ = reset.shape
-    d = tc.shape[1]
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    dh_prev_start = tc.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for (
-        reset_t,
-        one_minus_reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_update_t,
-        h_prev_minus_new2_t,
-        update_t,
-    ) in zip(
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2.unbind(1),
-        update.unbind(1),
-    ):
-        ddv_t = tc.expand(n, 3, d).clone()  # ddv[n, t, g, d] = tc[g, d]
-        # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
-        ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
-        # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d]
-        ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
-        # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tc.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_h0(
-    th0: Tensor,
-    reset: Tensor,
-    update: Tensor,
-    new: Tensor,
-    dreset_reset_local: Tensor,
-    u: Tensor,
-    h: Tensor,
-    h0: Tensor,
-) -> tuple[Tensor | None]:
-    """The same from th0 alone."""
-    t = reset.shape[1]
-    n, d = th0.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    ddh_prev_t = th0
-    th_steps = []
-    for (
-        reset_t,
-        one_minus_reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_update_t,
-        h_prev_minus_new2_t,
-        update_t,
-    ) in zip(
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2.unbind(1),
-        update.unbind(1),
-    ):
-        # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
-        ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
-        # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d]
-        ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
-        # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else th0.new_zeros(n, t, d)
-    return (th,)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_grad_x or need_dw or need_db or need_du or need_dc or need_dh0:
+            # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
+            #     dreset_reset[n, t, d]
+            dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
+            # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
+            grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
+            grad_h_t = dh_prev_start
+            grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+            for (
+                ddnew_new_t,
+                ddreset_reset_reset_t,
+                dnew_t,
+                grad_h_prev_minus_new_t,
+                new_t,
+                one_minus_update_t,
+                reset_t,
+                reset_v_t,
+                one_minus_new_squared_t,
+                dnew_new_t,
+                one_minus_reset_t,
+                v_2_t,
+                dreset_part_t,
+                ddh_prev_minus_new_t,
+                ddupdate_update_update_t,
+                dh_prev_minus_new_t,
+                dupdate_update_2_t,
+                h_prev_minus_new2_2_t,
+                update_t,
+            ) in zip(
+                reversed(ddnew_new.unbind(1)),
+                reversed(ddreset_reset_reset.unbind(1)),
+                reversed(dnew.unbind(1)),
+                reversed(grad_h_prev_minus_new.unbind(1)),
+                reversed(new.unbind(1)),
+                reversed(one_minus_update.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(reset_v.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+                reversed(dnew_new.unbind(1)),
+                reversed(one_minus_reset.unbind(1)),
+                reversed(v_2.unbind(1)),
+                reversed(dreset_part.unbind(1)),
+                reversed(ddh_prev_minus_new.unbind(1)),
+                reversed(ddupdate_update_update.unbind(1)),
+                reversed(dh_prev_minus_new.unbind(1)),
+                reversed(dupdate_update_2.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(update.unbind(1)),
+            ):
+                # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
+                #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
+                #     grad_h_prev_minus_new[n, t, d]
+                grad_new_t = (
+                    (reset_t - 1)
+                    .mul_(ddreset_reset_reset_t)
+                    .mul_(reset_v_t)
+                    .sub_(ddnew_new_t)
+                    .mul_(dnew_t)
+                    .mul_(new_t)
+                    .mul_(2)
+                    .addcmul_(grad_h_t, one_minus_update_t)
+                    .sub_(grad_h_prev_minus_new_t)
+                )
+                # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
+                grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
+                # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
+                #     one_minus_reset[n, t, d]
+                dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
+                dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
+                # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
+                dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
+                # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d]
+                #     + update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] -
+                #     ddupdate_update_update[n, t, d] * dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
+                shared_t = (
+                    (ddh_prev_minus_new_t * dh_prev_minus_new_t)
+                    .mul_(one_minus_update_t)
+                    .add_(
+                        (grad_h_t * h_prev_minus_new2_2_t)
+                        .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
+                        .mul_(update_t)
+                        .mul_(one_minus_update_t)
+                    )
+                )
+                # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
+                dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
+                # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
+                #     reset[n, t, d], along=g)
+                grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
+                # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
+                #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
+                    grad_v_t.flatten(1), u.flatten(1).T
+                )
+                grad_new_new_steps.append(grad_new_new_t)
+                shared_steps.append(shared_t)
+                dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
+                grad_v_steps.append(grad_v_t)
+                grad_h_t = grad_h_prev_t
+            grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddx.new_zeros(n, t, d)
+            shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddx.new_zeros(n, t, d)
+            dreset_reset2_reset = (
+                torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddx.new_zeros(n, t, d)
+            )
+            grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddx.new_zeros(n, t, 3, d)
+            grad_h_start = grad_h_t
+        if need_grad_x or need_dw or need_db:
+            # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
+            grad_z = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
+        if need_grad_x:
+            # grad_x[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
+            grad_x = grad_z.flatten(2) @ w.flatten(1).T
+        if need_dw:
+            # dw[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d],
+            #     over=(n, t))
+            dw = (
+                (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
+                .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
+                .unflatten(-1, (3, d))
+            )
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_dc:
+            dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
+        parts.append((ddh_total if need_ddh else None, grad_x, dw, db, du, dc, grad_h_start if need_dh0 else None))
+    if ddw is not None:
+        need_ddh, need_dx, need_grad_w, need_db, need_du, need_dc, need_dh0 = needs or (True,) * 7
+        dx = grad_w = db = du = dc = None
+        d = ddw.shape[2]
+        n, t, _ = dh.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        if need_dx or need_grad_w or need_db or need_du or need_dc or need_dh0:
+            # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+            v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+            v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
+            reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = ddw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_dx or need_grad_w or need_db or need_du or need_dc or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            (
+                dh_prev_minus_new_steps,
+                dnew_steps,
+                dreset_reset_steps,
+                dupdate_update_2_steps,
+                dupdate_update_update_steps,
+                dreset_reset_reset_steps,
+                dnew_new_steps,
+                dv_steps,
+            ) = ([] for _ in range(8))
+            for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
+                reversed(dh.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(dreset_reset_local.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
+                dh_prev_minus_new_t = dh_total_t * update_t
+                # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
+                dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
+                # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
+                dreset_reset_t = dnew_t * dreset_reset_local_t
+                # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
+                dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
+                # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
+                dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
+                # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
+                dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
+                # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
+                dnew_new_t = dnew_t * one_minus_new_squared_t
+                # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d]
+                #     * reset[n, t, d], along=g)
+                dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
+                # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
+                dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
+                dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
+                dnew_steps.append(dnew_t)
+                dreset_reset_steps.append(dreset_reset_t)
+                dupdate_update_2_steps.append(dupdate_update_2_t)
+                dupdate_update_update_steps.append(dupdate_update_update_t)
+                dreset_reset_reset_steps.append(dreset_reset_reset_t)
+                dnew_new_steps.append(dnew_new_t)
+                dv_steps.append(dv_t)
+                dh_prev_next_t = dh_prev_t
+            dh_prev_minus_new = (
+                torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddw.new_zeros(n, t, d)
+            )
+            dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddw.new_zeros(n, t, d)
+            dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddw.new_zeros(n, t, d)
+            dupdate_update_2 = (
+                torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddw.new_zeros(n, t, d)
+            )
+            dupdate_update_update = (
+                torch.stack(dupdate_update_update_steps[::-1], 1)
+                if dupdate_update_update_steps
+                else ddw.new_zeros(n, t, d)
+            )
+            dreset_reset_reset = (
+                torch.stack(dreset_reset_reset_steps[::-1], 1) if dreset_reset_reset_steps else ddw.new_zeros(n, t, d)
+            )
+            dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddw.new_zeros(n, t, d)
+            dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddw.new_zeros(n, t, 3, d)
+        if need_dx:
+            # dz[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d],
+            #     along=g)
+            dz = torch.stack([dreset_reset_reset, dupdate_update_update, dnew_new], 2)
+        ddz = (x @ ddw.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(ddw[i, g, d] * x[n, t, i], over=i)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = dh_prev_start
+        (
+            ddv_steps,
+            ddnew_new_steps,
+            ddreset_reset_reset_steps,
+            ddupdate_update_update_steps,
+            ddupdate_update_steps,
+            ddh_prev_minus_new_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(7))
+        for (
+            ddz_t,
+            reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_reset_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            ddz.unbind(1),
+            reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_reset.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
+            ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
+            # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
+            ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
+            # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
+            #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
+            ddnew_t = (
+                (ddreset_reset_reset_t * one_minus_reset_t)
+                .mul_(dreset_reset_local_t)
+                .addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            )
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            ddv_steps.append(ddv_t)
+            ddnew_new_steps.append(ddnew_new_t)
+            ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
+            ddupdate_update_update_steps.append(ddupdate_update_update_t)
+            ddupdate_update_steps.append(ddupdate_update_t)
+            ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddw.new_zeros(n, t, 3, d)
+        ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddw.new_zeros(n, t, d)
+        ddreset_reset_reset = (
+            torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddw.new_zeros(n, t, d)
+        )
+        ddupdate_update_update = (
+            torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddw.new_zeros(n, t, d)
+        )
+        ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddw.new_zeros(n, t, d)
+        ddh_prev_minus_new = (
+            torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddw.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddw.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_grad_w or need_db or need_du or need_dc or need_dh0:
+            # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
+            #     dreset_reset[n, t, d]
+            dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
+            # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
+            grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
+            grad_h_t = dh_prev_start
+            grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+            for (
+                ddnew_new_t,
+                ddreset_reset_reset_t,
+                dnew_t,
+                grad_h_prev_minus_new_t,
+                new_t,
+                one_minus_update_t,
+                reset_t,
+                reset_v_t,
+                one_minus_new_squared_t,
+                dnew_new_t,
+                one_minus_reset_t,
+                v_2_t,
+                dreset_part_t,
+                ddh_prev_minus_new_t,
+                ddupdate_update_update_t,
+                dh_prev_minus_new_t,
+                dupdate_update_2_t,
+                h_prev_minus_new2_2_t,
+                update_t,
+            ) in zip(
+                reversed(ddnew_new.unbind(1)),
+                reversed(ddreset_reset_reset.unbind(1)),
+                reversed(dnew.unbind(1)),
+                reversed(grad_h_prev_minus_new.unbind(1)),
+                reversed(new.unbind(1)),
+                reversed(one_minus_update.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(reset_v.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+                reversed(dnew_new.unbind(1)),
+                reversed(one_minus_reset.unbind(1)),
+                reversed(v_2.unbind(1)),
+                reversed(dreset_part.unbind(1)),
+                reversed(ddh_prev_minus_new.unbind(1)),
+                reversed(ddupdate_update_update.unbind(1)),
+                reversed(dh_prev_minus_new.unbind(1)),
+                reversed(dupdate_update_2.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(update.unbind(1)),
+            ):
+                # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
+                #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
+                #     grad_h_prev_minus_new[n, t, d]
+                grad_new_t = (
+                    (reset_t - 1)
+                    .mul_(ddreset_reset_reset_t)
+                    .mul_(reset_v_t)
+                    .sub_(ddnew_new_t)
+                    .mul_(dnew_t)
+                    .mul_(new_t)
+                    .mul_(2)
+                    .addcmul_(grad_h_t, one_minus_update_t)
+                    .sub_(grad_h_prev_minus_new_t)
+                )
+                # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
+                grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
+                # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
+                #     one_minus_reset[n, t, d]
+                dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
+                dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
+                # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
+                dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
+                # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d]
+                #     + update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] -
+                #     ddupdate_update_update[n, t, d] * dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
+                shared_t = (
+                    (ddh_prev_minus_new_t * dh_prev_minus_new_t)
+                    .mul_(one_minus_update_t)
+                    .add_(
+                        (grad_h_t * h_prev_minus_new2_2_t)
+                        .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
+                        .mul_(update_t)
+                        .mul_(one_minus_update_t)
+                    )
+                )
+                # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
+                dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
+                # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
+                #     reset[n, t, d], along=g)
+                grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
+                # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
+                #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
+                    grad_v_t.flatten(1), u.flatten(1).T
+                )
+                grad_new_new_steps.append(grad_new_new_t)
+                shared_steps.append(shared_t)
+                dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
+                grad_v_steps.append(grad_v_t)
+                grad_h_t = grad_h_prev_t
+            grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddw.new_zeros(n, t, d)
+            shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddw.new_zeros(n, t, d)
+            dreset_reset2_reset = (
+                torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddw.new_zeros(n, t, d)
+            )
+            grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddw.new_zeros(n, t, 3, d)
+            grad_h_start = grad_h_t
+        if need_dx or need_grad_w or need_db:
+            # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
+            grad_z = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
+        if need_dx:
+            # dx[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d],
+            #     over=(d, g))
+            dx = (
+                (dz.flatten(2) @ ddw.flatten(1).T)
+                .flatten(0, 1)
+                .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
+                .unflatten(0, (n, t))
+            )
+        if need_grad_w:
+            # grad_w[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
+            grad_w = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_dc:
+            dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
+        parts.append((ddh_total if need_ddh else None, dx, grad_w, db, du, dc, grad_h_start if need_dh0 else None))
+    if ddb is not None:
+        need_ddh, need_dx, need_dw, need_grad_b, need_du, need_dc, need_dh0 = needs or (True,) * 7
+        dx = dw = grad_b = du = dc = None
+        d = ddb.shape[1]
+        n, t, _ = dh.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        if need_dx or need_dw or need_grad_b or need_du or need_dc or need_dh0:
+            # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+            v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+            v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
+            reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = ddb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_dx or need_dw or need_grad_b or need_du or need_dc or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            (
+                dh_prev_minus_new_steps,
+                dnew_steps,
+                dreset_reset_steps,
+                dupdate_update_2_steps,
+                dnew_new_steps,
+                dv_steps,
+            ) = ([] for _ in range(6))
+            for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
+                reversed(dh.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(dreset_reset_local.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
+                dh_prev_minus_new_t = dh_total_t * update_t
+                # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
+                dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
+                # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
+                dreset_reset_t = dnew_t * dreset_reset_local_t
+                # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
+                dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
+                # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
+                dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
+                # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
+                dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
+                # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
+                dnew_new_t = dnew_t * one_minus_new_squared_t
+                # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d]
+                #     * reset[n, t, d], along=g)
+                dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
+                # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
+                dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
+                dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
+                dnew_steps.append(dnew_t)
+                dreset_reset_steps.append(dreset_reset_t)
+                dupdate_update_2_steps.append(dupdate_update_2_t)
+                dnew_new_steps.append(dnew_new_t)
+                dv_steps.append(dv_t)
+                dh_prev_next_t = dh_prev_t
+            dh_prev_minus_new = (
+                torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddb.new_zeros(n, t, d)
+            )
+            dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddb.new_zeros(n, t, d)
+            dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddb.new_zeros(n, t, d)
+            dupdate_update_2 = (
+                torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddb.new_zeros(n, t, d)
+            )
+            dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddb.new_zeros(n, t, d)
+            dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddb.new_zeros(n, t, 3, d)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = dh_prev_start
+        (
+            ddv_steps,
+            ddnew_new_steps,
+            ddreset_reset_reset_steps,
+            ddreset_reset_steps,
+            ddupdate_update_update_steps,
+            ddupdate_update_steps,
+            ddh_prev_minus_new_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(8))
+        for (
+            reset_t,
+            one_minus_reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddb[2, d]
+            ddnew_new_t = torch.addcmul(ddb[2], reset_t, ddv_t[:, 2])
+            ddreset_reset_reset_t = ddv_t[:, 0] + ddb[0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddb[0, d]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
+            # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d]
+            ddnew_t = (ddreset_reset_t * dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddb[1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + ddb[1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            ddv_steps.append(ddv_t)
+            ddnew_new_steps.append(ddnew_new_t)
+            ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
+            ddreset_reset_steps.append(ddreset_reset_t)
+            ddupdate_update_update_steps.append(ddupdate_update_update_t)
+            ddupdate_update_steps.append(ddupdate_update_t)
+            ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddb.new_zeros(n, t, 3, d)
+        ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddb.new_zeros(n, t, d)
+        ddreset_reset_reset = (
+            torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddb.new_zeros(n, t, d)
+        )
+        ddreset_reset = torch.stack(ddreset_reset_steps, 1) if ddreset_reset_steps else ddb.new_zeros(n, t, d)
+        ddupdate_update_update = (
+            torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddb.new_zeros(n, t, d)
+        )
+        ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddb.new_zeros(n, t, d)
+        ddh_prev_minus_new = (
+            torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddb.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddb.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_grad_b or need_du or need_dc or need_dh0:
+            # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
+            #     dreset_reset[n, t, d]
+            dreset_part = dnew_new.mul_(ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
+            grad_h_t = dh_prev_start
+            grad_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+            for (
+                ddupdate_update_t,
+                dh_prev_minus_new_t,
+                update_t,
+                ddnew_new_t,
+                ddreset_reset_t,
+                dnew_t,
+                new_t,
+                reset_v_t,
+                one_minus_new_squared_t,
+                v_2_t,
+                dreset_part_t,
+                reset_t,
+                ddh_prev_minus_new_t,
+                ddupdate_update_update_t,
+                dupdate_update_2_t,
+                h_prev_minus_new2_2_t,
+                one_minus_update_t,
+                one_minus_reset_t,
+            ) in zip(
+                reversed(ddupdate_update.unbind(1)),
+                reversed(dh_prev_minus_new.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(ddnew_new.unbind(1)),
+                reversed(ddreset_reset.unbind(1)),
+                reversed(dnew.unbind(1)),
+                reversed(new.unbind(1)),
+                reversed(reset_v.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+                reversed(v_2.unbind(1)),
+                reversed(dreset_part.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(ddh_prev_minus_new.unbind(1)),
+                reversed(ddupdate_update_update.unbind(1)),
+                reversed(dupdate_update_2.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(one_minus_update.unbind(1)),
+                reversed(one_minus_reset.unbind(1)),
+            ):
+                # dh_prev_minus_new2[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d] + grad_h[n, t, d]
+                #     * update[n, t, d]
+                dh_prev_minus_new2_t = (ddupdate_update_t * dh_prev_minus_new_t).addcmul_(grad_h_t, update_t)
+                # grad_new[n, t, d] = grad_h[n, t, d] - dh_prev_minus_new2[n, t, d] - 2 * dnew[n, t, d] * new[n, t, d] *
+                #     (ddnew_new[n, t, d] + ddreset_reset[n, t, d] * reset_v[n, t, d])
+                grad_new_t = (grad_h_t - dh_prev_minus_new2_t).sub_(
+                    torch.addcmul(ddnew_new_t, ddreset_reset_t, reset_v_t).mul_(dnew_t).mul_(new_t).mul_(2)
+                )
+                # dreset_v[n, t, d] = (grad_new[n, t, d] + ddreset_reset[n, t, d] * dnew[n, t, d]) *
+                #     one_minus_new_squared[n, t, d]
+                dreset_v_t = torch.addcmul(grad_new_t, ddreset_reset_t, dnew_t).mul_(one_minus_new_squared_t)
+                dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
+                # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
+                dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
+                # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d]
+                #     + update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] -
+                #     ddupdate_update_update[n, t, d] * dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
+                shared_t = (
+                    (ddh_prev_minus_new_t * dh_prev_minus_new_t)
+                    .mul_(one_minus_update_t)
+                    .add_(
+                        (grad_h_t * h_prev_minus_new2_2_t)
+                        .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
+                        .mul_(update_t)
+                        .mul_(one_minus_update_t)
+                    )
+                )
+                # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
+                dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
+                # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
+                #     reset[n, t, d], along=g)
+                grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
+                # grad_h_prev[n, t, d] = dh_prev_minus_new2[n, t, d] + sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d',
+                #     g))
+                grad_h_prev_t = dh_prev_minus_new2_t.addmm_(grad_v_t.flatten(1), u.flatten(1).T)
+                grad_new_steps.append(grad_new_t)
+                shared_steps.append(shared_t)
+                dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
+                grad_v_steps.append(grad_v_t)
+                grad_h_t = grad_h_prev_t
+            grad_new = torch.stack(grad_new_steps[::-1], 1) if grad_new_steps else ddb.new_zeros(n, t, d)
+            shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddb.new_zeros(n, t, d)
+            dreset_reset2_reset = (
+                torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddb.new_zeros(n, t, d)
+            )
+            grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddb.new_zeros(n, t, 3, d)
+            grad_h_start = grad_h_t
+        if need_dx or need_dw or need_grad_b:
+            # grad_z[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d], along=g)
+            grad_z = torch.stack([dreset_reset2_reset, shared, grad_new.mul_(one_minus_new_squared)], 2)
+        if need_dx:
+            dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_grad_b:
+            grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_dc:
+            dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
+        parts.append((ddh_total if need_ddh else None, dx, dw, grad_b, du, dc, grad_h_start if need_dh0 else None))
+    if ddu is not None:
+        need_ddh, need_dx, need_dw, need_db, need_grad_u, need_dc, need_dh0 = needs or (True,) * 7
+        dx = dw = db = grad_u = dc = None
+        d = ddu.shape[2]
+        n, t, _ = dh.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_grad_u or need_dc or need_dh0:
+            # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+            v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+            v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
+            reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = ddu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_dx or need_dw or need_db or need_grad_u or need_dc or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            (
+                dh_prev_minus_new_steps,
+                dnew_steps,
+                dreset_reset_steps,
+                dupdate_update_2_steps,
+                dnew_new_steps,
+                dv_steps,
+            ) = ([] for _ in range(6))
+            for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
+                reversed(dh.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(dreset_reset_local.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
+                dh_prev_minus_new_t = dh_total_t * update_t
+                # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
+                dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
+                # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
+                dreset_reset_t = dnew_t * dreset_reset_local_t
+                # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
+                dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
+                # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
+                dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
+                # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
+                dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
+                # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
+                dnew_new_t = dnew_t * one_minus_new_squared_t
+                # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d]
+                #     * reset[n, t, d], along=g)
+                dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
+                # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
+                dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
+                dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
+                dnew_steps.append(dnew_t)
+                dreset_reset_steps.append(dreset_reset_t)
+                dupdate_update_2_steps.append(dupdate_update_2_t)
+                dnew_new_steps.append(dnew_new_t)
+                dv_steps.append(dv_t)
+                dh_prev_next_t = dh_prev_t
+            dh_prev_minus_new = (
+                torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddu.new_zeros(n, t, d)
+            )
+            dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddu.new_zeros(n, t, d)
+            dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddu.new_zeros(n, t, d)
+            dupdate_update_2 = (
+                torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddu.new_zeros(n, t, d)
+            )
+            dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddu.new_zeros(n, t, d)
+            dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddu.new_zeros(n, t, 3, d)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        # sum_ddu_h_prev2[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e)
+        sum_ddu_h_prev2 = (h_prev2 @ ddu.flatten(1)).unflatten(-1, (3, d))
+        ddh_prev_t = dh_prev_start
+        (
+            ddv_steps,
+            ddnew_new_steps,
+            ddreset_reset_reset_steps,
+            ddupdate_update_update_steps,
+            ddupdate_update_steps,
+            ddh_prev_minus_new_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(7))
+        for (
+            sum_ddu_h_prev2_t,
+            reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_reset_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            sum_ddu_h_prev2.unbind(1),
+            reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_reset.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            ddv_t = sum_ddu_h_prev2_t.clone()  # ddv[n, t, g, d] = sum_ddu_h_prev2[n, t, g, d]
+            # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
+            ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
+            # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
+            #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
+            ddnew_t = (
+                (ddreset_reset_reset_t * one_minus_reset_t)
+                .mul_(dreset_reset_local_t)
+                .addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            )
+            ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            ddv_steps.append(ddv_t)
+            ddnew_new_steps.append(ddnew_new_t)
+            ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
+            ddupdate_update_update_steps.append(ddupdate_update_update_t)
+            ddupdate_update_steps.append(ddupdate_update_t)
+            ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddu.new_zeros(n, t, 3, d)
+        ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddu.new_zeros(n, t, d)
+        ddreset_reset_reset = (
+            torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddu.new_zeros(n, t, d)
+        )
+        ddupdate_update_update = (
+            torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddu.new_zeros(n, t, d)
+        )
+        ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddu.new_zeros(n, t, d)
+        ddh_prev_minus_new = (
+            torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddu.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddu.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_grad_u or need_dc or need_dh0:
+            # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
+            #     dreset_reset[n, t, d]
+            dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
+            # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
+            grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
+            # shared_2[n, t, d] = grad_h_prev_minus_new[n, t, d] + sum(ddu[d, g, d'] * dv[n, t, g, d'], over=(d', g))
+            shared_2 = (dv.flatten(2) @ ddu.flatten(1).T).add_(grad_h_prev_minus_new)
+            grad_h_t = dh_prev_start
+            grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+            for (
+                ddnew_new_t,
+                ddreset_reset_reset_t,
+                dnew_t,
+                grad_h_prev_minus_new_t,
+                new_t,
+                one_minus_update_t,
+                reset_t,
+                reset_v_t,
+                one_minus_new_squared_t,
+                dnew_new_t,
+                one_minus_reset_t,
+                v_2_t,
+                dreset_part_t,
+                ddh_prev_minus_new_t,
+                ddupdate_update_update_t,
+                dh_prev_minus_new_t,
+                dupdate_update_2_t,
+                h_prev_minus_new2_2_t,
+                update_t,
+                shared_2_t,
+            ) in zip(
+                reversed(ddnew_new.unbind(1)),
+                reversed(ddreset_reset_reset.unbind(1)),
+                reversed(dnew.unbind(1)),
+                reversed(grad_h_prev_minus_new.unbind(1)),
+                reversed(new.unbind(1)),
+                reversed(one_minus_update.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(reset_v.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+                reversed(dnew_new.unbind(1)),
+                reversed(one_minus_reset.unbind(1)),
+                reversed(v_2.unbind(1)),
+                reversed(dreset_part.unbind(1)),
+                reversed(ddh_prev_minus_new.unbind(1)),
+                reversed(ddupdate_update_update.unbind(1)),
+                reversed(dh_prev_minus_new.unbind(1)),
+                reversed(dupdate_update_2.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(shared_2.unbind(1)),
+            ):
+                # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
+                #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
+                #     grad_h_prev_minus_new[n, t, d]
+                grad_new_t = (
+                    (reset_t - 1)
+                    .mul_(ddreset_reset_reset_t)
+                    .mul_(reset_v_t)
+                    .sub_(ddnew_new_t)
+                    .mul_(dnew_t)
+                    .mul_(new_t)
+                    .mul_(2)
+                    .addcmul_(grad_h_t, one_minus_update_t)
+                    .sub_(grad_h_prev_minus_new_t)
+                )
+                # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
+                grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
+                # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
+                #     one_minus_reset[n, t, d]
+                dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
+                dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
+                # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
+                dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
+                # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d]
+                #     + update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] -
+                #     ddupdate_update_update[n, t, d] * dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
+                shared_t = (
+                    (ddh_prev_minus_new_t * dh_prev_minus_new_t)
+                    .mul_(one_minus_update_t)
+                    .add_(
+                        (grad_h_t * h_prev_minus_new2_2_t)
+                        .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
+                        .mul_(update_t)
+                        .mul_(one_minus_update_t)
+                    )
+                )
+                # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
+                dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
+                # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
+                #     reset[n, t, d], along=g)
+                grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
+                # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + sum(u[d, g, d'] * grad_v[n, t, g, d'],
+                #     over=(d', g)) + shared_2[n, t, d]
+                grad_h_prev_t = (grad_h_t * update_t).addmm_(grad_v_t.flatten(1), u.flatten(1).T).add_(shared_2_t)
+                grad_new_new_steps.append(grad_new_new_t)
+                shared_steps.append(shared_t)
+                dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
+                grad_v_steps.append(grad_v_t)
+                grad_h_t = grad_h_prev_t
+            grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddu.new_zeros(n, t, d)
+            shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddu.new_zeros(n, t, d)
+            dreset_reset2_reset = (
+                torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddu.new_zeros(n, t, d)
+            )
+            grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddu.new_zeros(n, t, 3, d)
+            grad_h_start = grad_h_t
+        if need_dx or need_dw or need_db:
+            # dz[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
+            dz = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
+        if need_dx:
+            dx = dz.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * dz[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * dz[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_db:
+            db = dz.sum((0, 1))  # db[g, d] = sum(dz[n, t, g, d], over=(n, t))
+        if need_grad_u:
+            # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
+            grad_u = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+            # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
+            grad_u += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_dc:
+            dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
+        parts.append((ddh_total if need_ddh else None, dx, dw, db, grad_u, dc, grad_h_start if need_dh0 else None))
+    if ddc is not None:
+        need_ddh, need_dx, need_dw, need_db, need_du, need_grad_c, need_dh0 = needs or (True,) * 7
+        dx = dw = db = du = grad_c = None
+        d = ddc.shape[1]
+        n, t, _ = dh.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_grad_c or need_dh0:
+            # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+            v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+            v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
+            reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = ddc.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_dx or need_dw or need_db or need_du or need_grad_c or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            (
+                dh_prev_minus_new_steps,
+                dnew_steps,
+                dreset_reset_steps,
+                dupdate_update_2_steps,
+                dnew_new_steps,
+                dv_steps,
+            ) = ([] for _ in range(6))
+            for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
+                reversed(dh.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(dreset_reset_local.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
+                dh_prev_minus_new_t = dh_total_t * update_t
+                # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
+                dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
+                # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
+                dreset_reset_t = dnew_t * dreset_reset_local_t
+                # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
+                dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
+                # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
+                dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
+                # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
+                dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
+                # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
+                dnew_new_t = dnew_t * one_minus_new_squared_t
+                # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d]
+                #     * reset[n, t, d], along=g)
+                dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
+                # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
+                dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
+                dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
+                dnew_steps.append(dnew_t)
+                dreset_reset_steps.append(dreset_reset_t)
+                dupdate_update_2_steps.append(dupdate_update_2_t)
+                dnew_new_steps.append(dnew_new_t)
+                dv_steps.append(dv_t)
+                dh_prev_next_t = dh_prev_t
+            dh_prev_minus_new = (
+                torch.stack(dh_prev_minus_new_steps[::-1], 1) if dh_prev_minus_new_steps else ddc.new_zeros(n, t, d)
+            )
+            dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddc.new_zeros(n, t, d)
+            dreset_reset = torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddc.new_zeros(n, t, d)
+            dupdate_update_2 = (
+                torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddc.new_zeros(n, t, d)
+            )
+            dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddc.new_zeros(n, t, d)
+            dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddc.new_zeros(n, t, 3, d)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = dh_prev_start
+        (
+            ddv_steps,
+            ddnew_new_steps,
+            ddreset_reset_reset_steps,
+            ddupdate_update_update_steps,
+            ddupdate_update_steps,
+            ddh_prev_minus_new_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(7))
+        for (
+            reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_reset_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_reset.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            ddv_t = ddc.expand(n, 3, d).clone()  # ddv[n, t, g, d] = ddc[g, d]
+            # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
+            ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
+            # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
+            #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
+            ddnew_t = (
+                (ddreset_reset_reset_t * one_minus_reset_t)
+                .mul_(dreset_reset_local_t)
+                .addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            )
+            ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            ddv_steps.append(ddv_t)
+            ddnew_new_steps.append(ddnew_new_t)
+            ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
+            ddupdate_update_update_steps.append(ddupdate_update_update_t)
+            ddupdate_update_steps.append(ddupdate_update_t)
+            ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddc.new_zeros(n, t, 3, d)
+        ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddc.new_zeros(n, t, d)
+        ddreset_reset_reset = (
+            torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddc.new_zeros(n, t, d)
+        )
+        ddupdate_update_update = (
+            torch.stack(ddupdate_update_update_steps, 1) if ddupdate_update_update_steps else ddc.new_zeros(n, t, d)
+        )
+        ddupdate_update = torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddc.new_zeros(n, t, d)
+        ddh_prev_minus_new = (
+            torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddc.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddc.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_grad_c or need_dh0:
+            # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
+            #     dreset_reset[n, t, d]
+            dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
+            # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
+            grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
+            grad_h_t = dh_prev_start
+            grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+            for (
+                ddnew_new_t,
+                ddreset_reset_reset_t,
+                dnew_t,
+                grad_h_prev_minus_new_t,
+                new_t,
+                one_minus_update_t,
+                reset_t,
+                reset_v_t,
+                one_minus_new_squared_t,
+                dnew_new_t,
+                one_minus_reset_t,
+                v_2_t,
+                dreset_part_t,
+                ddh_prev_minus_new_t,
+                ddupdate_update_update_t,
+                dh_prev_minus_new_t,
+                dupdate_update_2_t,
+                h_prev_minus_new2_2_t,
+                update_t,
+            ) in zip(
+                reversed(ddnew_new.unbind(1)),
+                reversed(ddreset_reset_reset.unbind(1)),
+                reversed(dnew.unbind(1)),
+                reversed(grad_h_prev_minus_new.unbind(1)),
+                reversed(new.unbind(1)),
+                reversed(one_minus_update.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(reset_v.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+                reversed(dnew_new.unbind(1)),
+                reversed(one_minus_reset.unbind(1)),
+                reversed(v_2.unbind(1)),
+                reversed(dreset_part.unbind(1)),
+                reversed(ddh_prev_minus_new.unbind(1)),
+                reversed(ddupdate_update_update.unbind(1)),
+                reversed(dh_prev_minus_new.unbind(1)),
+                reversed(dupdate_update_2.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(update.unbind(1)),
+            ):
+                # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
+                #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
+                #     grad_h_prev_minus_new[n, t, d]
+                grad_new_t = (
+                    (reset_t - 1)
+                    .mul_(ddreset_reset_reset_t)
+                    .mul_(reset_v_t)
+                    .sub_(ddnew_new_t)
+                    .mul_(dnew_t)
+                    .mul_(new_t)
+                    .mul_(2)
+                    .addcmul_(grad_h_t, one_minus_update_t)
+                    .sub_(grad_h_prev_minus_new_t)
+                )
+                # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
+                grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
+                # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
+                #     one_minus_reset[n, t, d]
+                dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
+                dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
+                # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
+                dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
+                # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d]
+                #     + update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] -
+                #     ddupdate_update_update[n, t, d] * dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
+                shared_t = (
+                    (ddh_prev_minus_new_t * dh_prev_minus_new_t)
+                    .mul_(one_minus_update_t)
+                    .add_(
+                        (grad_h_t * h_prev_minus_new2_2_t)
+                        .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
+                        .mul_(update_t)
+                        .mul_(one_minus_update_t)
+                    )
+                )
+                # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
+                dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
+                # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
+                #     reset[n, t, d], along=g)
+                grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
+                # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
+                #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
+                    grad_v_t.flatten(1), u.flatten(1).T
+                )
+                grad_new_new_steps.append(grad_new_new_t)
+                shared_steps.append(shared_t)
+                dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
+                grad_v_steps.append(grad_v_t)
+                grad_h_t = grad_h_prev_t
+            grad_new_new = torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddc.new_zeros(n, t, d)
+            shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddc.new_zeros(n, t, d)
+            dreset_reset2_reset = (
+                torch.stack(dreset_reset2_reset_steps[::-1], 1) if dreset_reset2_reset_steps else ddc.new_zeros(n, t, d)
+            )
+            grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddc.new_zeros(n, t, 3, d)
+            grad_h_start = grad_h_t
+        if need_dx or need_dw or need_db:
+            # dz[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
+            dz = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
+        if need_dx:
+            dx = dz.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * dz[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * dz[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_db:
+            db = dz.sum((0, 1))  # db[g, d] = sum(dz[n, t, g, d], over=(n, t))
+        if need_du:
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_grad_c:
+            grad_c = grad_v.sum((0, 1))  # grad_c[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
+        parts.append((ddh_total if need_ddh else None, dx, dw, db, du, grad_c, grad_h_start if need_dh0 else None))
+    if ddh_start is not None:
+        need_ddh, need_dx, need_dw, need_db, need_du, need_dc, need_dh0 = needs or (True,) * 7
+        dx = dw = db = du = dc = None
+        n, d = ddh_start.shape
+        t = dh.shape[1]
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_dc or need_dh0:
+            # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+            v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+            v_2 = v[:, :, 2]  # v_2[n, t, d] = v[n, t, 2, d]
+            reset_v = reset * v_2  # reset_v[n, t, d] = reset[n, t, d] * v_2[n, t, d]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        if need_dx or need_dw or need_db or need_du or need_dc or need_dh0:
+            dh_prev_start = ddh_start.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+            dh_prev_next_t = dh_prev_start
+            (
+                dh_prev_minus_new_steps,
+                dnew_steps,
+                dreset_reset_steps,
+                dupdate_update_2_steps,
+                dnew_new_steps,
+                dv_steps,
+            ) = ([] for _ in range(6))
+            for dh_t, update_t, dreset_reset_local_t, h_prev_minus_new2_2_t, reset_t, one_minus_new_squared_t in zip(
+                reversed(dh.unbind(1)),
+                reversed(update.unbind(1)),
+                reversed(dreset_reset_local.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_prev_minus_new[n, t, d] = dh_total[n, t, d] * update[n, t, d]
+                dh_prev_minus_new_t = dh_total_t * update_t
+                # dnew[n, t, d] = dh_total[n, t, d] - dh_prev_minus_new[n, t, d]
+                dnew_t = dh_total_t.sub_(dh_prev_minus_new_t)
+                # dreset_reset[n, t, d] = dnew[n, t, d] * dreset_reset_local[n, t, d]
+                dreset_reset_t = dnew_t * dreset_reset_local_t
+                # dupdate_update_2[n, t, d] = dh_prev_minus_new[n, t, d] * h_prev_minus_new2_2[n, t, d]
+                dupdate_update_2_t = dh_prev_minus_new_t * h_prev_minus_new2_2_t
+                # dupdate_update_update[n, t, d] = dupdate_update_2[n, t, d] * (1 - update[n, t, d])
+                dupdate_update_update_t = (1 - update_t).mul_(dupdate_update_2_t)
+                # dreset_reset_reset[n, t, d] = dreset_reset[n, t, d] * (1 - reset[n, t, d])
+                dreset_reset_reset_t = (1 - reset_t).mul_(dreset_reset_t)
+                # dnew_new[n, t, d] = dnew[n, t, d] * one_minus_new_squared[n, t, d]
+                dnew_new_t = dnew_t * one_minus_new_squared_t
+                # dv[n, t, g, d] = concat(dreset_reset_reset[n, t, d], dupdate_update_update[n, t, d], dnew_new[n, t, d]
+                #     * reset[n, t, d], along=g)
+                dv_t = torch.stack([dreset_reset_reset_t, dupdate_update_update_t, dnew_new_t * reset_t], 1)
+                # dh_prev[n, t, d] = dh_prev_minus_new[n, t, d] + sum(u[d, g, d2] * dv[n, t, g, d2], over=(d2, g))
+                dh_prev_t = (dv_t.flatten(1) @ u.flatten(1).T).add_(dh_prev_minus_new_t)
+                dh_prev_minus_new_steps.append(dh_prev_minus_new_t)
+                dnew_steps.append(dnew_t)
+                dreset_reset_steps.append(dreset_reset_t)
+                dupdate_update_2_steps.append(dupdate_update_2_t)
+                dnew_new_steps.append(dnew_new_t)
+                dv_steps.append(dv_t)
+                dh_prev_next_t = dh_prev_t
+            dh_prev_minus_new = (
+                torch.stack(dh_prev_minus_new_steps[::-1], 1)
+                if dh_prev_minus_new_steps
+                else ddh_start.new_zeros(n, t, d)
+            )
+            dnew = torch.stack(dnew_steps[::-1], 1) if dnew_steps else ddh_start.new_zeros(n, t, d)
+            dreset_reset = (
+                torch.stack(dreset_reset_steps[::-1], 1) if dreset_reset_steps else ddh_start.new_zeros(n, t, d)
+            )
+            dupdate_update_2 = (
+                torch.stack(dupdate_update_2_steps[::-1], 1) if dupdate_update_2_steps else ddh_start.new_zeros(n, t, d)
+            )
+            dnew_new = torch.stack(dnew_new_steps[::-1], 1) if dnew_new_steps else ddh_start.new_zeros(n, t, d)
+            dv = torch.stack(dv_steps[::-1], 1) if dv_steps else ddh_start.new_zeros(n, t, 3, d)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = ddh_start
+        (
+            ddv_steps,
+            ddnew_new_steps,
+            ddreset_reset_reset_steps,
+            ddupdate_update_update_steps,
+            ddupdate_update_steps,
+            ddh_prev_minus_new_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(7))
+        for (
+            reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_reset_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_reset.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
+            ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
+            # ddnew[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d] * dreset_reset_local[n, t, d] +
+            #     ddnew_new[n, t, d] * one_minus_new_squared[n, t, d]
+            ddnew_t = (
+                (ddreset_reset_reset_t * one_minus_reset_t)
+                .mul_(dreset_reset_local_t)
+                .addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            )
+            ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # ddh_total[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            ddh_total_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            ddv_steps.append(ddv_t)
+            ddnew_new_steps.append(ddnew_new_t)
+            ddreset_reset_reset_steps.append(ddreset_reset_reset_t)
+            ddupdate_update_update_steps.append(ddupdate_update_update_t)
+            ddupdate_update_steps.append(ddupdate_update_t)
+            ddh_prev_minus_new_steps.append(ddh_prev_minus_new_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddv = torch.stack(ddv_steps, 1) if ddv_steps else ddh_start.new_zeros(n, t, 3, d)
+        ddnew_new = torch.stack(ddnew_new_steps, 1) if ddnew_new_steps else ddh_start.new_zeros(n, t, d)
+        ddreset_reset_reset = (
+            torch.stack(ddreset_reset_reset_steps, 1) if ddreset_reset_reset_steps else ddh_start.new_zeros(n, t, d)
+        )
+        ddupdate_update_update = (
+            torch.stack(ddupdate_update_update_steps, 1)
+            if ddupdate_update_update_steps
+            else ddh_start.new_zeros(n, t, d)
+        )
+        ddupdate_update = (
+            torch.stack(ddupdate_update_steps, 1) if ddupdate_update_steps else ddh_start.new_zeros(n, t, d)
+        )
+        ddh_prev_minus_new = (
+            torch.stack(ddh_prev_minus_new_steps, 1) if ddh_prev_minus_new_steps else ddh_start.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddh_start.new_zeros(n, t, d)
+        ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_dc or need_dh0:
+            # dreset_part[n, t, d] = dnew_new[n, t, d] * ddv[n, t, 2, d] - ddreset_reset_reset[n, t, d] *
+            #     dreset_reset[n, t, d]
+            dreset_part = (dnew_new * ddv[:, :, 2]).addcmul_(ddreset_reset_reset, dreset_reset, value=-1)
+            # grad_h_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * dh_prev_minus_new[n, t, d]
+            grad_h_prev_minus_new = ddupdate_update.mul_(dh_prev_minus_new)
+            grad_h_t = dh_prev_start
+            grad_new_new_steps, shared_steps, dreset_reset2_reset_steps, grad_v_steps = ([] for _ in range(4))
+            for (
+                ddnew_new_t,
+                ddreset_reset_reset_t,
+                dnew_t,
+                grad_h_prev_minus_new_t,
+                new_t,
+                one_minus_update_t,
+                reset_t,
+                reset_v_t,
+                one_minus_new_squared_t,
+                dnew_new_t,
+                one_minus_reset_t,
+                v_2_t,
+                dreset_part_t,
+                ddh_prev_minus_new_t,
+                ddupdate_update_update_t,
+                dh_prev_minus_new_t,
+                dupdate_update_2_t,
+                h_prev_minus_new2_2_t,
+                update_t,
+            ) in zip(
+                reversed(ddnew_new.unbind(1)),
+                reversed(ddreset_reset_reset.unbind(1)),
+                reversed(dnew.unbind(1)),
+                reversed(grad_h_prev_minus_new.unbind(1)),
+                reversed(new.unbind(1)),
+                reversed(one_minus_update.unbind(1)),
+                reversed(reset.unbind(1)),
+                reversed(reset_v.unbind(1)),
+                reversed(one_minus_new_squared.unbind(1)),
+                reversed(dnew_new.unbind(1)),
+                reversed(one_minus_reset.unbind(1)),
+                reversed(v_2.unbind(1)),
+                reversed(dreset_part.unbind(1)),
+                reversed(ddh_prev_minus_new.unbind(1)),
+                reversed(ddupdate_update_update.unbind(1)),
+                reversed(dh_prev_minus_new.unbind(1)),
+                reversed(dupdate_update_2.unbind(1)),
+                reversed(h_prev_minus_new2_2.unbind(1)),
+                reversed(update.unbind(1)),
+            ):
+                # grad_new[n, t, d] = grad_h[n, t, d] * one_minus_update[n, t, d] + 2 * dnew[n, t, d] * new[n, t, d] *
+                #     (ddreset_reset_reset[n, t, d] * reset_v[n, t, d] * (reset[n, t, d] - 1) - ddnew_new[n, t, d]) -
+                #     grad_h_prev_minus_new[n, t, d]
+                grad_new_t = (
+                    (reset_t - 1)
+                    .mul_(ddreset_reset_reset_t)
+                    .mul_(reset_v_t)
+                    .sub_(ddnew_new_t)
+                    .mul_(dnew_t)
+                    .mul_(new_t)
+                    .mul_(2)
+                    .addcmul_(grad_h_t, one_minus_update_t)
+                    .sub_(grad_h_prev_minus_new_t)
+                )
+                # grad_new_new[n, t, d] = grad_new[n, t, d] * one_minus_new_squared[n, t, d]
+                grad_new_new_t = grad_new_t.mul_(one_minus_new_squared_t)
+                # dreset_v[n, t, d] = grad_new_new[n, t, d] + dnew_new[n, t, d] * ddreset_reset_reset[n, t, d] *
+                #     one_minus_reset[n, t, d]
+                dreset_v_t = (dnew_new_t * ddreset_reset_reset_t).mul_(one_minus_reset_t).add_(grad_new_new_t)
+                dreset_part2_t = dreset_v_t * v_2_t  # dreset_part2[n, t, d] = dreset_v[n, t, d] * v_2[n, t, d]
+                # dreset_reset2[n, t, d] = reset[n, t, d] * (dreset_part[n, t, d] + dreset_part2[n, t, d])
+                dreset_reset2_t = dreset_part2_t.add_(dreset_part_t).mul_(reset_t)
+                # shared[n, t, d] = ddh_prev_minus_new[n, t, d] * dh_prev_minus_new[n, t, d] * one_minus_update[n, t, d]
+                #     + update[n, t, d] * (grad_h[n, t, d] * h_prev_minus_new2_2[n, t, d] -
+                #     ddupdate_update_update[n, t, d] * dupdate_update_2[n, t, d]) * one_minus_update[n, t, d]
+                shared_t = (
+                    (ddh_prev_minus_new_t * dh_prev_minus_new_t)
+                    .mul_(one_minus_update_t)
+                    .add_(
+                        (grad_h_t * h_prev_minus_new2_2_t)
+                        .addcmul_(ddupdate_update_update_t, dupdate_update_2_t, value=-1)
+                        .mul_(update_t)
+                        .mul_(one_minus_update_t)
+                    )
+                )
+                # dreset_reset2_reset[n, t, d] = dreset_reset2[n, t, d] * one_minus_reset[n, t, d]
+                dreset_reset2_reset_t = dreset_reset2_t.mul_(one_minus_reset_t)
+                # grad_v[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], dreset_v[n, t, d] *
+                #     reset[n, t, d], along=g)
+                grad_v_t = torch.stack([dreset_reset2_reset_t, shared_t, dreset_v_t.mul_(reset_t)], 1)
+                # grad_h_prev[n, t, d] = grad_h[n, t, d] * update[n, t, d] + grad_h_prev_minus_new[n, t, d] +
+                #     sum(u[d, g, d'] * grad_v[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = torch.addcmul(grad_h_prev_minus_new_t, grad_h_t, update_t).addmm_(
+                    grad_v_t.flatten(1), u.flatten(1).T
+                )
+                grad_new_new_steps.append(grad_new_new_t)
+                shared_steps.append(shared_t)
+                dreset_reset2_reset_steps.append(dreset_reset2_reset_t)
+                grad_v_steps.append(grad_v_t)
+                grad_h_t = grad_h_prev_t
+            grad_new_new = (
+                torch.stack(grad_new_new_steps[::-1], 1) if grad_new_new_steps else ddh_start.new_zeros(n, t, d)
+            )
+            shared = torch.stack(shared_steps[::-1], 1) if shared_steps else ddh_start.new_zeros(n, t, d)
+            dreset_reset2_reset = (
+                torch.stack(dreset_reset2_reset_steps[::-1], 1)
+                if dreset_reset2_reset_steps
+                else ddh_start.new_zeros(n, t, d)
+            )
+            grad_v = torch.stack(grad_v_steps[::-1], 1) if grad_v_steps else ddh_start.new_zeros(n, t, 3, d)
+            grad_h_start = grad_h_t
+        if need_dx or need_dw or need_db:
+            # dz[n, t, g, d] = concat(dreset_reset2_reset[n, t, d], shared[n, t, d], grad_new_new[n, t, d], along=g)
+            dz = torch.stack([dreset_reset2_reset, shared, grad_new_new], 2)
+        if need_dx:
+            dx = dz.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * dz[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * dz[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_db:
+            db = dz.sum((0, 1))  # db[g, d] = sum(dz[n, t, g, d], over=(n, t))
+        if need_du:
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_v[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_v.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dv[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dv.flatten(2).flatten(0, 1)).unflatten(-1, (3, d))
+        if need_dc:
+            dc = grad_v.sum((0, 1))  # dc[g, d] = sum(grad_v[n, t, g, d], over=(n, t))
+        parts.append((ddh_total if need_ddh else None, dx, dw, db, du, dc, grad_h_start if need_dh0 else None))
+    return added(7, *parts)
 
 
 @in_float32
@@ -2594,79 +2121,395 @@ def gru_jvp(
     c: Tensor,
 ) -> Tensor | None:
     """The tangents of h, from those of the inputs; None where none is given."""
-    if tx is None or tw is None or tb is None or tu is None or tc is None or th0 is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, reset, update, new, dreset_reset_local, w, u, h, h0),
-            None if tw is None else _jvp_of_w(tw, reset, update, new, dreset_reset_local, x, u, h, h0),
-            None if tb is None else _jvp_of_b(tb, reset, update, new, u, h, h0, c),
-            None if tu is None else _jvp_of_u(tu, reset, update, new, dreset_reset_local, u, h, h0),
-            None if tc is None else _jvp_of_c(tc, reset, update, new, dreset_reset_local, u, h, h0),
-            None if th0 is None else _jvp_of_h0(th0, reset, update, new, dreset_reset_local, u, h, h0),
-        )[0]
-    d = tw.shape[2]
-    n, t, _ = tx.shape
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
-    one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
-    # ddz[n, t, g, d] = sum(tw[i, g, d] * x[n, t, i], over=i) + sum(tx[n, t, i] * w[i, g, d], over=i) + tb[g, d]
-    ddz = (
-        functional.linear(x, tw.flatten(1).T, tb.flatten())
-        .unflatten(-1, (3, d))
-        .add_((tx @ w.flatten(1)).unflatten(-1, (3, d)))
-    )
-    one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
-    one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
-    # sum_tu_h_prev2_plus_tc[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e) + tc[g, d]
-    sum_tu_h_prev2_plus_tc = functional.linear(h_prev2, tu.flatten(1).T, tc.flatten()).unflatten(-1, (3, d))
-    ddh_prev_t = th0
-    th_steps = []
-    for (
-        sum_tu_h_prev2_plus_tc_t,
-        ddz_t,
-        reset_t,
-        one_minus_reset_t,
-        dreset_reset_local_t,
-        one_minus_new_squared_t,
-        one_minus_update_t,
-        h_prev_minus_new2_2_t,
-        update_t,
-    ) in zip(
-        sum_tu_h_prev2_plus_tc.unbind(1),
-        ddz.unbind(1),
-        reset.unbind(1),
-        one_minus_reset.unbind(1),
-        dreset_reset_local.unbind(1),
-        one_minus_new_squared.unbind(1),
-        one_minus_update.unbind(1),
-        h_prev_minus_new2_2.unbind(1),
-        update.unbind(1),
-    ):
-        ddv_t = sum_tu_h_prev2_plus_tc_t.clone()  # ddv[n, t, g, d] = sum_tu_h_prev2_plus_tc[n, t, g, d]
-        # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
-        # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
-        ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
-        # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
-        ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
-        # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
-        ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
-        # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
-        #     one_minus_new_squared[n, t, d]
-        ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
-        # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
-        ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
-        # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
-        ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
-        # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d] -
-        #     ddnew[n, t, d]
-        ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
-        # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
-        th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-    return th
+    if tx is not None and tw is not None and tb is not None and tu is not None and tc is not None and th0 is not None:
+        d = tw.shape[2]
+        n, t, _ = tx.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        # ddz[n, t, g, d] = sum(tw[i, g, d] * x[n, t, i], over=i) + sum(tx[n, t, i] * w[i, g, d], over=i) + tb[g, d]
+        ddz = (
+            functional.linear(x, tw.flatten(1).T, tb.flatten())
+            .unflatten(-1, (3, d))
+            .add_((tx @ w.flatten(1)).unflatten(-1, (3, d)))
+        )
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        # sum_tu_h_prev2_plus_tc[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e) + tc[g, d]
+        sum_tu_h_prev2_plus_tc = functional.linear(h_prev2, tu.flatten(1).T, tc.flatten()).unflatten(-1, (3, d))
+        ddh_prev_t = th0
+        th_steps = []
+        for (
+            sum_tu_h_prev2_plus_tc_t,
+            ddz_t,
+            reset_t,
+            one_minus_reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            sum_tu_h_prev2_plus_tc.unbind(1),
+            ddz.unbind(1),
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            ddv_t = sum_tu_h_prev2_plus_tc_t.clone()  # ddv[n, t, g, d] = sum_tu_h_prev2_plus_tc[n, t, g, d]
+            # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
+            ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
+            # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
+            ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
+            # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d]
+            ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
+        return th
+    parts = []
+    if tx is not None:
+        n, t, _ = tx.shape
+        d = reset.shape[2]
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = tx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        ddz = (tx @ w.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(tx[n, t, i] * w[i, g, d], over=i)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for (
+            ddz_t,
+            reset_t,
+            one_minus_reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_update_t,
+            h_prev_minus_new2_t,
+            update_t,
+        ) in zip(
+            ddz.unbind(1),
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
+            ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
+            # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
+            ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
+            # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d]
+            ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
+            #     ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
+            # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
+        parts.append((th,))
+    if tw is not None:
+        n, t, _ = reset.shape
+        d = tw.shape[2]
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = tw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        ddz = (x @ tw.flatten(1)).unflatten(-1, (3, d))  # ddz[n, t, g, d] = sum(tw[i, g, d] * x[n, t, i], over=i)
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for (
+            ddz_t,
+            reset_t,
+            one_minus_reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_update_t,
+            h_prev_minus_new2_t,
+            update_t,
+        ) in zip(
+            ddz.unbind(1),
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + ddz[n, t, 2, d]
+            ddnew_new_t = torch.addcmul(ddz_t[:, 2], reset_t, ddv_t[:, 2])
+            # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + ddz[n, t, 0, d]
+            ddreset_reset_reset_t = ddv_t[:, 0] + ddz_t[:, 0]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
+            # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d]
+            ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + ddz[n, t, 1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + ddz_t[:, 1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
+            #     ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
+            # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tw.new_zeros(n, t, d)
+        parts.append((th,))
+    if tb is not None:
+        d = tb.shape[1]
+        n, t, _ = reset.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        # v[n, t, g, d] = sum(h_prev2[n, t, e] * u[e, g, d], over=e) + c[g, d]
+        v = functional.linear(h_prev2, u.flatten(1).T, c.flatten()).unflatten(-1, (3, d))
+        reset_v = v[:, :, 2] * reset  # reset_v[n, t, d] = reset[n, t, d] * v[n, t, 2, d]
+        h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        dh_prev_start = tb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        new_squared = new.square()  # new_squared[n, t, d] = new[n, t, d]**2
+        one_minus_new_squared = 1 - new_squared  # one_minus_new_squared[n, t, d] = 1 - new_squared[n, t, d]
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        # dreset_reset_local_2[n, t, d] = reset_v[n, t, d] * one_minus_new_squared[n, t, d]
+        dreset_reset_local_2 = reset_v.mul_(one_minus_new_squared)
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for (
+            reset_t,
+            one_minus_reset_t,
+            one_minus_update_t,
+            h_prev_minus_new2_t,
+            dreset_reset_local_2_t,
+            one_minus_new_squared_t,
+            update_t,
+        ) in zip(
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2.unbind(1),
+            dreset_reset_local_2.unbind(1),
+            one_minus_new_squared.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d] + tb[2, d]
+            ddnew_new_t = torch.addcmul(tb[2], reset_t, ddv_t[:, 2])
+            ddreset_reset_reset_t = ddv_t[:, 0] + tb[0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d] + tb[0, d]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t.mul_(one_minus_reset_t)
+            # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d] + tb[1, d]
+            ddupdate_update_update_t = ddv_t[:, 1] + tb[1]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t.mul_(one_minus_update_t)
+            # shared[n, t, d] = ddh_prev[n, t, d] + ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d]
+            shared_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t)
+            # shared_2[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local_2[n, t, d]
+            shared_2_t = ddreset_reset_t.mul_(dreset_reset_local_2_t)
+            # th[n, t, d] = shared_2[n, t, d] * one_minus_update[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d] * one_minus_update[n, t, d] + update[n, t, d] * shared[n, t, d]
+            th_t = (
+                ddnew_new_t.mul_(one_minus_new_squared_t)
+                .mul_(one_minus_update_t)
+                .addcmul_(shared_2_t, one_minus_update_t)
+                .addcmul_(update_t, shared_t)
+            )
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tb.new_zeros(n, t, d)
+        parts.append((th,))
+    if tu is not None:
+        n, t, _ = reset.shape
+        d = tu.shape[2]
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        h_prev_minus_new2_2 = h_prev2 - new  # h_prev_minus_new2_2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = tu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        # sum_tu_h_prev2[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e)
+        sum_tu_h_prev2 = (h_prev2 @ tu.flatten(1)).unflatten(-1, (3, d))
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for (
+            sum_tu_h_prev2_t,
+            reset_t,
+            one_minus_reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_update_t,
+            h_prev_minus_new2_2_t,
+            update_t,
+        ) in zip(
+            sum_tu_h_prev2.unbind(1),
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2_2.unbind(1),
+            update.unbind(1),
+        ):
+            ddv_t = sum_tu_h_prev2_t.clone()  # ddv[n, t, g, d] = sum_tu_h_prev2[n, t, g, d]
+            # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
+            ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
+            # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d]
+            ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2_2[n, t, d] + ddh_prev[n, t, d]
+            #     - ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_2_t).sub_(ddnew_t)
+            # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tu.new_zeros(n, t, d)
+        parts.append((th,))
+    if tc is not None:
+        n, t, _ = reset.shape
+        d = tc.shape[1]
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        dh_prev_start = tc.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for (
+            reset_t,
+            one_minus_reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_update_t,
+            h_prev_minus_new2_t,
+            update_t,
+        ) in zip(
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2.unbind(1),
+            update.unbind(1),
+        ):
+            ddv_t = tc.expand(n, 3, d).clone()  # ddv[n, t, g, d] = tc[g, d]
+            # ddv[n, t, g, d] = ddv, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
+            ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
+            # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d]
+            ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
+            #     ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
+            # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tc.new_zeros(n, t, d)
+        parts.append((th,))
+    if th0 is not None:
+        t = reset.shape[1]
+        n, d = th0.shape
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        h_prev_minus_new2 = h_prev2 - new  # h_prev_minus_new2[n, t, d] = h_prev2[n, t, d] - new[n, t, d]
+        one_minus_new_squared = 1 - new.square()  # one_minus_new_squared[n, t, d] = 1 - new[n, t, d]**2
+        one_minus_reset = 1 - reset  # one_minus_reset[n, t, d] = 1 - reset[n, t, d]
+        one_minus_update = 1 - update  # one_minus_update[n, t, d] = 1 - update[n, t, d]
+        ddh_prev_t = th0
+        th_steps = []
+        for (
+            reset_t,
+            one_minus_reset_t,
+            dreset_reset_local_t,
+            one_minus_new_squared_t,
+            one_minus_update_t,
+            h_prev_minus_new2_t,
+            update_t,
+        ) in zip(
+            reset.unbind(1),
+            one_minus_reset.unbind(1),
+            dreset_reset_local.unbind(1),
+            one_minus_new_squared.unbind(1),
+            one_minus_update.unbind(1),
+            h_prev_minus_new2.unbind(1),
+            update.unbind(1),
+        ):
+            # ddv[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddv_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (3, d))
+            ddnew_new_t = reset_t * ddv_t[:, 2]  # ddnew_new[n, t, d] = reset[n, t, d] * ddv[n, t, 2, d]
+            ddreset_reset_reset_t = ddv_t[:, 0]  # ddreset_reset_reset[n, t, d] = ddv[n, t, 0, d]
+            # ddreset_reset[n, t, d] = ddreset_reset_reset[n, t, d] * one_minus_reset[n, t, d]
+            ddreset_reset_t = ddreset_reset_reset_t * one_minus_reset_t
+            # ddnew[n, t, d] = ddreset_reset[n, t, d] * dreset_reset_local[n, t, d] + ddnew_new[n, t, d] *
+            #     one_minus_new_squared[n, t, d]
+            ddnew_t = ddreset_reset_t.mul_(dreset_reset_local_t).addcmul_(ddnew_new_t, one_minus_new_squared_t)
+            ddupdate_update_update_t = ddv_t[:, 1]  # ddupdate_update_update[n, t, d] = ddv[n, t, 1, d]
+            # ddupdate_update[n, t, d] = ddupdate_update_update[n, t, d] * one_minus_update[n, t, d]
+            ddupdate_update_t = ddupdate_update_update_t * one_minus_update_t
+            # ddh_prev_minus_new[n, t, d] = ddupdate_update[n, t, d] * h_prev_minus_new2[n, t, d] + ddh_prev[n, t, d] -
+            #     ddnew[n, t, d]
+            ddh_prev_minus_new_t = torch.addcmul(ddh_prev_t, ddupdate_update_t, h_prev_minus_new2_t).sub_(ddnew_t)
+            # th[n, t, d] = ddh_prev_minus_new[n, t, d] * update[n, t, d] + ddnew[n, t, d]
+            th_t = ddnew_t.addcmul_(ddh_prev_minus_new_t, update_t)
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else th0.new_zeros(n, t, d)
+        parts.append((th,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

@@ -112,1943 +112,6 @@ def lstm_forward(
     return h, h_n, c_n, LstmSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor,
-    dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddx alone."""
-    need_ddh, need_ddh_n, need_ddc_n, need_grad_x, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
-    grad_x = dw = db = du = None
-    n, t, _ = ddx.shape
-    d = dh.shape[2]
-    if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
-        tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
-        c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
-        tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-        dh_prev_next_t = dh_n
-        dc_prev_next_t = dc_n
-        dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
-            [] for _ in range(5)
-        )
-        for (
-            dh_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            sigmoid_z_0_t,
-            sigmoid_z_1_t,
-            c_prev_sigmoid_z_1_2_t,
-            tanh_c_sigmoid_z_3_2_t,
-            tanh_z_2_2_t,
-            tanh_z_2_sigmoid_z_0_2_t,
-        ) in zip(
-            reversed(dh.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-            reversed(c_prev_sigmoid_z_1_2.unbind(1)),
-            reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
-            dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-            # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-            dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
-            # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
-            dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
-            dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
-            # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
-            #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_2[n, t, d],
-            #     dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
-            dz_t = torch.stack(
-                [
-                    dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
-                    c_prev_sigmoid_z_1_2_t * dc_prev_t,
-                    dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
-                    dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
-                ],
-                1,
-            )
-            # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
-            dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
-            dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
-            dc_total_steps.append(dc_total_t)
-            dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
-            dc_prev_steps.append(dc_prev_t)
-            dz_steps.append(dz_t)
-            dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
-        dh_sigmoid_z_3 = torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
-        dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddx.new_zeros(n, t, d)
-        dc_total_sigmoid_z_0 = (
-            torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1) if dc_total_sigmoid_z_0_steps else ddx.new_zeros(n, t, d)
-        )
-        dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddx.new_zeros(n, t, d)
-        dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddx.new_zeros(n, t, 4, d)
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-    dh_last2 = ddx.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    # sum_ddx_w[n, t, g, d] = sum(ddx[n, t, i] * w[i, g, d], over=i)
-    sum_ddx_w = (ddx @ w.flatten(1)).unflatten(-1, (4, d))
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    (
-        ddz_steps,
-        ddc_prev_total_steps,
-        ddc_total_sigmoid_z_0_steps,
-        ddc_total_steps,
-        ddh_sigmoid_z_3_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(6))
-    for (
-        sum_ddx_w_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        sum_ddx_w.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = sum_ddx_w_t.clone()  # ddz[n, t, g, d] = sum_ddx_w[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
-        ddz_steps.append(ddz_t)
-        ddc_prev_total_steps.append(ddc_prev_total_t)
-        ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
-        ddc_total_steps.append(ddc_total_t)
-        ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, 4, d)
-    ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddx.new_zeros(n, t, d)
-    ddc_total_sigmoid_z_0 = (
-        torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddx.new_zeros(n, t, d)
-    )
-    ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddx.new_zeros(n, t, d)
-    ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-    ddh_prev_start = ddh_prev_t
-    ddc_prev_start = ddc_prev_t
-    ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
-        dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
-        # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-        shared = sigmoid_z_0 * one_minus_sigmoid_z_0
-        # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-        shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
-        # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-        shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
-        # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
-        dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
-        # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-        grad_h_t = dh_last2
-        grad_c_t = dh_last2
-        grad_z_steps = []
-        for (
-            ddc_total_t,
-            ddz_t,
-            dh_sigmoid_z_3_t,
-            one_minus_sigmoid_z_3_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            one_minus_tanh_c_squared_t,
-            dc_total_t,
-            dc_total_sigmoid_z_0_t,
-            ddc_total_sigmoid_z_0_t,
-            tanh_z_2_t,
-            c_prev2_t,
-            dc_prev_sigmoid_z_1_t,
-            ddc_prev_total_t,
-            one_minus_sigmoid_z_0_t,
-            sigmoid_z_0_t,
-            dh_sigmoid_z_3_ddz_t,
-            shared_t,
-            shared_2_t,
-            shared_3_t,
-            shared_4_t,
-            tanh_z_2_2_t,
-            one_minus_sigmoid_z_1_t,
-            sigmoid_z_1_t,
-        ) in zip(
-            reversed(ddc_total.unbind(1)),
-            reversed(ddz.unbind(1)),
-            reversed(dh_sigmoid_z_3.unbind(1)),
-            reversed(one_minus_sigmoid_z_3.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(one_minus_tanh_c_squared.unbind(1)),
-            reversed(dc_total.unbind(1)),
-            reversed(dc_total_sigmoid_z_0.unbind(1)),
-            reversed(ddc_total_sigmoid_z_0.unbind(1)),
-            reversed(tanh_z_2.unbind(1)),
-            reversed(c_prev2.unbind(1)),
-            reversed(dc_prev_sigmoid_z_1.unbind(1)),
-            reversed(ddc_prev_total.unbind(1)),
-            reversed(one_minus_sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(dh_sigmoid_z_3_ddz.unbind(1)),
-            reversed(shared.unbind(1)),
-            reversed(shared_2.unbind(1)),
-            reversed(shared_3.unbind(1)),
-            reversed(shared_4.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(one_minus_sigmoid_z_1.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-        ):
-            # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] *
-            #     one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
-            dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
-                dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
-            )
-            # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
-            grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
-            # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
-            dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
-            )
-            # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
-            dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t)
-            # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-            #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-            dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                dc_total_sigmoid_z_0_t,
-                (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
-            )
-            # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
-            #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d] -
-            #     dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
-            grad_z_t = torch.stack(
-                [
-                    dsigmoid_z_0_t.mul_(shared_t),
-                    dsigmoid_z_1_t.mul_(shared_2_t),
-                    dtanh_z_2_t.mul_(tanh_z_2_2_t),
-                    torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
-                ],
-                1,
-            )
-            # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
-            # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
-            #     one_minus_sigmoid_z_1[n, t, d]
-            dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, 4, d)
-        grad_h_start = grad_h_t
-        grad_c_start = grad_c_t
-    if need_grad_x:
-        # grad_x[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
-        grad_x = grad_z.flatten(2) @ w.flatten(1).T
-    if need_dw:
-        # dw[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d], over=(n,
-        #     t))
-        dw = (
-            (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
-            .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
-            .unflatten(-1, (4, d))
-        )
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    return (
-        ddh_total if need_ddh else None,
-        ddh_prev_start if need_ddh_n else None,
-        ddc_prev_start if need_ddc_n else None,
-        grad_x,
-        dw,
-        db,
-        du,
-        grad_h_start if need_dh0 else None,
-        grad_c_start if need_dc0 else None,
-    )
-
-
-def _double_backward_of_w(
-    ddw: Tensor,
-    dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddw alone."""
-    need_ddh, need_ddh_n, need_ddc_n, need_dx, need_grad_w, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
-    dx = grad_w = db = du = None
-    n, t, _ = dh.shape
-    d = ddw.shape[2]
-    if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
-        tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
-        # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
-        c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
-        tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-        dh_prev_next_t = dh_n
-        dc_prev_next_t = dc_n
-        dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
-            [] for _ in range(5)
-        )
-        for (
-            dh_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            sigmoid_z_0_t,
-            sigmoid_z_1_t,
-            c_prev_sigmoid_z_1_2_t,
-            tanh_c_sigmoid_z_3_2_t,
-            tanh_z_2_2_t,
-            tanh_z_2_sigmoid_z_0_2_t,
-        ) in zip(
-            reversed(dh.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-            reversed(c_prev_sigmoid_z_1_2.unbind(1)),
-            reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
-            dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-            # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-            dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
-            # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
-            dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
-            dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
-            # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
-            #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_2[n, t, d],
-            #     dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
-            dz_t = torch.stack(
-                [
-                    dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
-                    c_prev_sigmoid_z_1_2_t * dc_prev_t,
-                    dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
-                    dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
-                ],
-                1,
-            )
-            # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
-            dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
-            dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
-            dc_total_steps.append(dc_total_t)
-            dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
-            dc_prev_steps.append(dc_prev_t)
-            dz_steps.append(dz_t)
-            dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
-        dh_sigmoid_z_3 = torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddw.new_zeros(n, t, d)
-        dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddw.new_zeros(n, t, d)
-        dc_total_sigmoid_z_0 = (
-            torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1) if dc_total_sigmoid_z_0_steps else ddw.new_zeros(n, t, d)
-        )
-        dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddw.new_zeros(n, t, d)
-        dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddw.new_zeros(n, t, 4, d)
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-    dh_last2 = ddw.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    # sum_ddw_x[n, t, g, d] = sum(ddw[i, g, d] * x[n, t, i], over=i)
-    sum_ddw_x = (x @ ddw.flatten(1)).unflatten(-1, (4, d))
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    (
-        ddz_steps,
-        ddc_prev_total_steps,
-        ddc_total_sigmoid_z_0_steps,
-        ddc_total_steps,
-        ddh_sigmoid_z_3_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(6))
-    for (
-        sum_ddw_x_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        sum_ddw_x.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = sum_ddw_x_t.clone()  # ddz[n, t, g, d] = sum_ddw_x[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
-        ddz_steps.append(ddz_t)
-        ddc_prev_total_steps.append(ddc_prev_total_t)
-        ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
-        ddc_total_steps.append(ddc_total_t)
-        ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddw.new_zeros(n, t, 4, d)
-    ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddw.new_zeros(n, t, d)
-    ddc_total_sigmoid_z_0 = (
-        torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddw.new_zeros(n, t, d)
-    )
-    ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddw.new_zeros(n, t, d)
-    ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddw.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddw.new_zeros(n, t, d)
-    ddh_prev_start = ddh_prev_t
-    ddc_prev_start = ddc_prev_t
-    ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
-        # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
-        dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
-        # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-        shared = sigmoid_z_0 * one_minus_sigmoid_z_0
-        # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-        shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
-        # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-        shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
-        # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
-        dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
-        # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-        grad_h_t = dh_last2
-        grad_c_t = dh_last2
-        grad_z_steps = []
-        for (
-            ddc_total_t,
-            ddz_t,
-            dh_sigmoid_z_3_t,
-            one_minus_sigmoid_z_3_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            one_minus_tanh_c_squared_t,
-            dc_total_t,
-            dc_total_sigmoid_z_0_t,
-            ddc_total_sigmoid_z_0_t,
-            tanh_z_2_t,
-            c_prev2_t,
-            dc_prev_sigmoid_z_1_t,
-            ddc_prev_total_t,
-            one_minus_sigmoid_z_0_t,
-            sigmoid_z_0_t,
-            dh_sigmoid_z_3_ddz_t,
-            shared_t,
-            shared_2_t,
-            shared_3_t,
-            shared_4_t,
-            tanh_z_2_2_t,
-            one_minus_sigmoid_z_1_t,
-            sigmoid_z_1_t,
-        ) in zip(
-            reversed(ddc_total.unbind(1)),
-            reversed(ddz.unbind(1)),
-            reversed(dh_sigmoid_z_3.unbind(1)),
-            reversed(one_minus_sigmoid_z_3.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(one_minus_tanh_c_squared.unbind(1)),
-            reversed(dc_total.unbind(1)),
-            reversed(dc_total_sigmoid_z_0.unbind(1)),
-            reversed(ddc_total_sigmoid_z_0.unbind(1)),
-            reversed(tanh_z_2.unbind(1)),
-            reversed(c_prev2.unbind(1)),
-            reversed(dc_prev_sigmoid_z_1.unbind(1)),
-            reversed(ddc_prev_total.unbind(1)),
-            reversed(one_minus_sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(dh_sigmoid_z_3_ddz.unbind(1)),
-            reversed(shared.unbind(1)),
-            reversed(shared_2.unbind(1)),
-            reversed(shared_3.unbind(1)),
-            reversed(shared_4.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(one_minus_sigmoid_z_1.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-        ):
-            # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] *
-            #     one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
-            dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
-                dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
-            )
-            # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
-            grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
-            # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
-            dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
-            )
-            # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
-            dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t)
-            # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-            #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-            dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                dc_total_sigmoid_z_0_t,
-                (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
-            )
-            # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
-            #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d] -
-            #     dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
-            grad_z_t = torch.stack(
-                [
-                    dsigmoid_z_0_t.mul_(shared_t),
-                    dsigmoid_z_1_t.mul_(shared_2_t),
-                    dtanh_z_2_t.mul_(tanh_z_2_2_t),
-                    torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
-                ],
-                1,
-            )
-            # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
-            # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
-            #     one_minus_sigmoid_z_1[n, t, d]
-            dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddw.new_zeros(n, t, 4, d)
-        grad_h_start = grad_h_t
-        grad_c_start = grad_c_t
-    if need_dx:
-        # dx[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d], over=(d,
-        #     g))
-        dx = (
-            (dz.flatten(2) @ ddw.flatten(1).T)
-            .flatten(0, 1)
-            .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
-            .unflatten(0, (n, t))
-        )
-    if need_grad_w:
-        # grad_w[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
-        grad_w = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    return (
-        ddh_total if need_ddh else None,
-        ddh_prev_start if need_ddh_n else None,
-        ddc_prev_start if need_ddc_n else None,
-        dx,
-        grad_w,
-        db,
-        du,
-        grad_h_start if need_dh0 else None,
-        grad_c_start if need_dc0 else None,
-    )
-
-
-def _double_backward_of_b(
-    ddb: Tensor,
-    dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddb alone."""
-    need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_grad_b, need_du, need_dh0, need_dc0 = needs or (True,) * 9
-    dx = dw = grad_b = du = None
-    n, t, _ = dh.shape
-    d = ddb.shape[1]
-    if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
-        # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
-        tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
-        # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
-        c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
-        # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
-        tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-        dh_prev_next_t = dh_n
-        dc_prev_next_t = dc_n
-        dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
-            [] for _ in range(5)
-        )
-        for (
-            dh_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            sigmoid_z_0_t,
-            sigmoid_z_1_t,
-            c_prev_sigmoid_z_1_2_t,
-            tanh_c_sigmoid_z_3_2_t,
-            tanh_z_2_2_t,
-            tanh_z_2_sigmoid_z_0_2_t,
-        ) in zip(
-            reversed(dh.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-            reversed(c_prev_sigmoid_z_1_2.unbind(1)),
-            reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
-            dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-            # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-            dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
-            # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
-            dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
-            dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
-            # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
-            #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_2[n, t, d],
-            #     dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
-            dz_t = torch.stack(
-                [
-                    dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
-                    c_prev_sigmoid_z_1_2_t * dc_prev_t,
-                    dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
-                    dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
-                ],
-                1,
-            )
-            # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
-            dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
-            dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
-            dc_total_steps.append(dc_total_t)
-            dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
-            dc_prev_steps.append(dc_prev_t)
-            dz_steps.append(dz_t)
-            dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
-        dh_sigmoid_z_3 = torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddb.new_zeros(n, t, d)
-        dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddb.new_zeros(n, t, d)
-        dc_total_sigmoid_z_0 = (
-            torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1) if dc_total_sigmoid_z_0_steps else ddb.new_zeros(n, t, d)
-        )
-        dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddb.new_zeros(n, t, d)
-        dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddb.new_zeros(n, t, 4, d)
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-    dh_last2 = ddb.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    (
-        ddz_steps,
-        ddc_prev_total_steps,
-        ddc_total_sigmoid_z_0_steps,
-        ddc_total_steps,
-        ddh_sigmoid_z_3_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(6))
-    for (
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = ddb.expand(n, 4, d).clone()  # ddz[n, t, g, d] = ddb[g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
-        ddz_steps.append(ddz_t)
-        ddc_prev_total_steps.append(ddc_prev_total_t)
-        ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
-        ddc_total_steps.append(ddc_total_t)
-        ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddb.new_zeros(n, t, 4, d)
-    ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddb.new_zeros(n, t, d)
-    ddc_total_sigmoid_z_0 = (
-        torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddb.new_zeros(n, t, d)
-    )
-    ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddb.new_zeros(n, t, d)
-    ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddb.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddb.new_zeros(n, t, d)
-    ddh_prev_start = ddh_prev_t
-    ddc_prev_start = ddc_prev_t
-    ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
-        # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
-        dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
-        # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-        shared = sigmoid_z_0 * one_minus_sigmoid_z_0
-        # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-        shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
-        # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-        shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
-        # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
-        dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
-        # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-        grad_h_t = dh_last2
-        grad_c_t = dh_last2
-        grad_z_steps = []
-        for (
-            ddc_total_t,
-            ddz_t,
-            dh_sigmoid_z_3_t,
-            one_minus_sigmoid_z_3_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            one_minus_tanh_c_squared_t,
-            dc_total_t,
-            dc_total_sigmoid_z_0_t,
-            ddc_total_sigmoid_z_0_t,
-            tanh_z_2_t,
-            c_prev2_t,
-            dc_prev_sigmoid_z_1_t,
-            ddc_prev_total_t,
-            one_minus_sigmoid_z_0_t,
-            sigmoid_z_0_t,
-            dh_sigmoid_z_3_ddz_t,
-            shared_t,
-            shared_2_t,
-            shared_3_t,
-            shared_4_t,
-            tanh_z_2_2_t,
-            one_minus_sigmoid_z_1_t,
-            sigmoid_z_1_t,
-        ) in zip(
-            reversed(ddc_total.unbind(1)),
-            reversed(ddz.unbind(1)),
-            reversed(dh_sigmoid_z_3.unbind(1)),
-            reversed(one_minus_sigmoid_z_3.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(one_minus_tanh_c_squared.unbind(1)),
-            reversed(dc_total.unbind(1)),
-            reversed(dc_total_sigmoid_z_0.unbind(1)),
-            reversed(ddc_total_sigmoid_z_0.unbind(1)),
-            reversed(tanh_z_2.unbind(1)),
-            reversed(c_prev2.unbind(1)),
-            reversed(dc_prev_sigmoid_z_1.unbind(1)),
-            reversed(ddc_prev_total.unbind(1)),
-            reversed(one_minus_sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(dh_sigmoid_z_3_ddz.unbind(1)),
-            reversed(shared.unbind(1)),
-            reversed(shared_2.unbind(1)),
-            reversed(shared_3.unbind(1)),
-            reversed(shared_4.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(one_minus_sigmoid_z_1.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-        ):
-            # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] *
-            #     one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
-            dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
-                dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
-            )
-            # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
-            grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
-            # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
-            dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
-            )
-            # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
-            dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t)
-            # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-            #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-            dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                dc_total_sigmoid_z_0_t,
-                (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
-            )
-            # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
-            #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d] -
-            #     dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
-            grad_z_t = torch.stack(
-                [
-                    dsigmoid_z_0_t.mul_(shared_t),
-                    dsigmoid_z_1_t.mul_(shared_2_t),
-                    dtanh_z_2_t.mul_(tanh_z_2_2_t),
-                    torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
-                ],
-                1,
-            )
-            # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
-            # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
-            #     one_minus_sigmoid_z_1[n, t, d]
-            dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddb.new_zeros(n, t, 4, d)
-        grad_h_start = grad_h_t
-        grad_c_start = grad_c_t
-    if need_dx:
-        dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    if need_grad_b:
-        grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    return (
-        ddh_total if need_ddh else None,
-        ddh_prev_start if need_ddh_n else None,
-        ddc_prev_start if need_ddc_n else None,
-        dx,
-        dw,
-        grad_b,
-        du,
-        grad_h_start if need_dh0 else None,
-        grad_c_start if need_dc0 else None,
-    )
-
-
-def _double_backward_of_u(
-    ddu: Tensor,
-    dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddu alone."""
-    need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_grad_u, need_dh0, need_dc0 = needs or (True,) * 9
-    dx = dw = db = grad_u = None
-    n, t, _ = dh.shape
-    d = ddu.shape[2]
-    if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
-        # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
-        tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
-        # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
-        c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
-        # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
-        tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-        dh_prev_next_t = dh_n
-        dc_prev_next_t = dc_n
-        dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
-            [] for _ in range(5)
-        )
-        for (
-            dh_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            sigmoid_z_0_t,
-            sigmoid_z_1_t,
-            c_prev_sigmoid_z_1_2_t,
-            tanh_c_sigmoid_z_3_2_t,
-            tanh_z_2_2_t,
-            tanh_z_2_sigmoid_z_0_2_t,
-        ) in zip(
-            reversed(dh.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-            reversed(c_prev_sigmoid_z_1_2.unbind(1)),
-            reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
-            dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-            # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-            dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
-            # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
-            dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
-            dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
-            # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
-            #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_2[n, t, d],
-            #     dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
-            dz_t = torch.stack(
-                [
-                    dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
-                    c_prev_sigmoid_z_1_2_t * dc_prev_t,
-                    dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
-                    dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
-                ],
-                1,
-            )
-            # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
-            dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
-            dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
-            dc_total_steps.append(dc_total_t)
-            dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
-            dc_prev_steps.append(dc_prev_t)
-            dz_steps.append(dz_t)
-            dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
-        dh_sigmoid_z_3 = torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddu.new_zeros(n, t, d)
-        dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddu.new_zeros(n, t, d)
-        dc_total_sigmoid_z_0 = (
-            torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1) if dc_total_sigmoid_z_0_steps else ddu.new_zeros(n, t, d)
-        )
-        dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddu.new_zeros(n, t, d)
-        dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddu.new_zeros(n, t, 4, d)
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-    dh_last2 = ddu.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    # sum_ddu_h_prev2[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e)
-    sum_ddu_h_prev2 = (h_prev2 @ ddu.flatten(1)).unflatten(-1, (4, d))
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    (
-        ddz_steps,
-        ddc_prev_total_steps,
-        ddc_total_sigmoid_z_0_steps,
-        ddc_total_steps,
-        ddh_sigmoid_z_3_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(6))
-    for (
-        sum_ddu_h_prev2_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        sum_ddu_h_prev2.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = sum_ddu_h_prev2_t.clone()  # ddz[n, t, g, d] = sum_ddu_h_prev2[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
-        ddz_steps.append(ddz_t)
-        ddc_prev_total_steps.append(ddc_prev_total_t)
-        ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
-        ddc_total_steps.append(ddc_total_t)
-        ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddu.new_zeros(n, t, 4, d)
-    ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddu.new_zeros(n, t, d)
-    ddc_total_sigmoid_z_0 = (
-        torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddu.new_zeros(n, t, d)
-    )
-    ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddu.new_zeros(n, t, d)
-    ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddu.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddu.new_zeros(n, t, d)
-    ddh_prev_start = ddh_prev_t
-    ddc_prev_start = ddc_prev_t
-    ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
-        # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
-        dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
-        # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-        shared = sigmoid_z_0 * one_minus_sigmoid_z_0
-        # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-        shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
-        # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-        shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
-        # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
-        dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
-        # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-        # sum_ddu_dz[n, t, d] = sum(ddu[d, g, d'] * dz[n, t, g, d'], over=(d', g))
-        sum_ddu_dz = dz.flatten(2) @ ddu.flatten(1).T
-        grad_h_t = dh_last2
-        grad_c_t = dh_last2
-        grad_z_steps = []
-        for (
-            ddc_total_t,
-            ddz_t,
-            dh_sigmoid_z_3_t,
-            one_minus_sigmoid_z_3_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            one_minus_tanh_c_squared_t,
-            dc_total_t,
-            dc_total_sigmoid_z_0_t,
-            ddc_total_sigmoid_z_0_t,
-            tanh_z_2_t,
-            c_prev2_t,
-            dc_prev_sigmoid_z_1_t,
-            ddc_prev_total_t,
-            one_minus_sigmoid_z_0_t,
-            sigmoid_z_0_t,
-            dh_sigmoid_z_3_ddz_t,
-            shared_t,
-            shared_2_t,
-            shared_3_t,
-            shared_4_t,
-            tanh_z_2_2_t,
-            sum_ddu_dz_t,
-            one_minus_sigmoid_z_1_t,
-            sigmoid_z_1_t,
-        ) in zip(
-            reversed(ddc_total.unbind(1)),
-            reversed(ddz.unbind(1)),
-            reversed(dh_sigmoid_z_3.unbind(1)),
-            reversed(one_minus_sigmoid_z_3.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(one_minus_tanh_c_squared.unbind(1)),
-            reversed(dc_total.unbind(1)),
-            reversed(dc_total_sigmoid_z_0.unbind(1)),
-            reversed(ddc_total_sigmoid_z_0.unbind(1)),
-            reversed(tanh_z_2.unbind(1)),
-            reversed(c_prev2.unbind(1)),
-            reversed(dc_prev_sigmoid_z_1.unbind(1)),
-            reversed(ddc_prev_total.unbind(1)),
-            reversed(one_minus_sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(dh_sigmoid_z_3_ddz.unbind(1)),
-            reversed(shared.unbind(1)),
-            reversed(shared_2.unbind(1)),
-            reversed(shared_3.unbind(1)),
-            reversed(shared_4.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(sum_ddu_dz.unbind(1)),
-            reversed(one_minus_sigmoid_z_1.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-        ):
-            # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] *
-            #     one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
-            dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
-                dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
-            )
-            # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
-            grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
-            # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
-            dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
-            )
-            # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
-            dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t)
-            # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-            #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-            dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                dc_total_sigmoid_z_0_t,
-                (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
-            )
-            # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
-            #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d] -
-            #     dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
-            grad_z_t = torch.stack(
-                [
-                    dsigmoid_z_0_t.mul_(shared_t),
-                    dsigmoid_z_1_t.mul_(shared_2_t),
-                    dtanh_z_2_t.mul_(tanh_z_2_2_t),
-                    torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
-                ],
-                1,
-            )
-            # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = (grad_z_t.flatten(1) @ u.flatten(1).T).add_(sum_ddu_dz_t)
-            # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
-            #     one_minus_sigmoid_z_1[n, t, d]
-            dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddu.new_zeros(n, t, 4, d)
-        grad_h_start = grad_h_t
-        grad_c_start = grad_c_t
-    if need_dx:
-        dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_grad_u:
-        # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
-        grad_u = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-        # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
-        grad_u += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    return (
-        ddh_total if need_ddh else None,
-        ddh_prev_start if need_ddh_n else None,
-        ddc_prev_start if need_ddc_n else None,
-        dx,
-        dw,
-        db,
-        grad_u,
-        grad_h_start if need_dh0 else None,
-        grad_c_start if need_dc0 else None,
-    )
-
-
-def _double_backward_of_h0(
-    ddh_start: Tensor,
-    dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddh_start alone."""
-    need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
-    dx = dw = db = du = None
-    t = dh.shape[1]
-    n, d = ddh_start.shape
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
-        tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
-        c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
-        tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-        dh_prev_next_t = dh_n
-        dc_prev_next_t = dc_n
-        dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
-            [] for _ in range(5)
-        )
-        for (
-            dh_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            sigmoid_z_0_t,
-            sigmoid_z_1_t,
-            c_prev_sigmoid_z_1_2_t,
-            tanh_c_sigmoid_z_3_2_t,
-            tanh_z_2_2_t,
-            tanh_z_2_sigmoid_z_0_2_t,
-        ) in zip(
-            reversed(dh.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-            reversed(c_prev_sigmoid_z_1_2.unbind(1)),
-            reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
-            dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-            # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-            dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
-            # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
-            dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
-            dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
-            # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
-            #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_2[n, t, d],
-            #     dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
-            dz_t = torch.stack(
-                [
-                    dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
-                    c_prev_sigmoid_z_1_2_t * dc_prev_t,
-                    dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
-                    dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
-                ],
-                1,
-            )
-            # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
-            dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
-            dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
-            dc_total_steps.append(dc_total_t)
-            dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
-            dc_prev_steps.append(dc_prev_t)
-            dz_steps.append(dz_t)
-            dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
-        dh_sigmoid_z_3 = (
-            torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddh_start.new_zeros(n, t, d)
-        )
-        dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddh_start.new_zeros(n, t, d)
-        dc_total_sigmoid_z_0 = (
-            torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
-            if dc_total_sigmoid_z_0_steps
-            else ddh_start.new_zeros(n, t, d)
-        )
-        dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddh_start.new_zeros(n, t, d)
-        dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddh_start.new_zeros(n, t, 4, d)
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-    dh_last2 = ddh_start.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    ddh_prev_t = ddh_start
-    ddc_prev_t = dh_last2
-    (
-        ddz_steps,
-        ddc_prev_total_steps,
-        ddc_total_sigmoid_z_0_steps,
-        ddc_total_steps,
-        ddh_sigmoid_z_3_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(6))
-    for (
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
-        ddz_steps.append(ddz_t)
-        ddc_prev_total_steps.append(ddc_prev_total_t)
-        ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
-        ddc_total_steps.append(ddc_total_t)
-        ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddh_start.new_zeros(n, t, 4, d)
-    ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddh_start.new_zeros(n, t, d)
-    ddc_total_sigmoid_z_0 = (
-        torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddh_start.new_zeros(n, t, d)
-    )
-    ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddh_start.new_zeros(n, t, d)
-    ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddh_start.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddh_start.new_zeros(n, t, d)
-    ddh_prev_start = ddh_prev_t
-    ddc_prev_start = ddc_prev_t
-    ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
-        dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
-        # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-        shared = sigmoid_z_0 * one_minus_sigmoid_z_0
-        # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-        shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
-        # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-        shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
-        # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
-        dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
-        # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-        grad_h_t = dh_last2
-        grad_c_t = dh_last2
-        grad_z_steps = []
-        for (
-            ddc_total_t,
-            ddz_t,
-            dh_sigmoid_z_3_t,
-            one_minus_sigmoid_z_3_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            one_minus_tanh_c_squared_t,
-            dc_total_t,
-            dc_total_sigmoid_z_0_t,
-            ddc_total_sigmoid_z_0_t,
-            tanh_z_2_t,
-            c_prev2_t,
-            dc_prev_sigmoid_z_1_t,
-            ddc_prev_total_t,
-            one_minus_sigmoid_z_0_t,
-            sigmoid_z_0_t,
-            dh_sigmoid_z_3_ddz_t,
-            shared_t,
-            shared_2_t,
-            shared_3_t,
-            shared_4_t,
-            tanh_z_2_2_t,
-            one_minus_sigmoid_z_1_t,
-            sigmoid_z_1_t,
-        ) in zip(
-            reversed(ddc_total.unbind(1)),
-            reversed(ddz.unbind(1)),
-            reversed(dh_sigmoid_z_3.unbind(1)),
-            reversed(one_minus_sigmoid_z_3.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(one_minus_tanh_c_squared.unbind(1)),
-            reversed(dc_total.unbind(1)),
-            reversed(dc_total_sigmoid_z_0.unbind(1)),
-            reversed(ddc_total_sigmoid_z_0.unbind(1)),
-            reversed(tanh_z_2.unbind(1)),
-            reversed(c_prev2.unbind(1)),
-            reversed(dc_prev_sigmoid_z_1.unbind(1)),
-            reversed(ddc_prev_total.unbind(1)),
-            reversed(one_minus_sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(dh_sigmoid_z_3_ddz.unbind(1)),
-            reversed(shared.unbind(1)),
-            reversed(shared_2.unbind(1)),
-            reversed(shared_3.unbind(1)),
-            reversed(shared_4.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(one_minus_sigmoid_z_1.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-        ):
-            # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] *
-            #     one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
-            dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
-                dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
-            )
-            # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
-            grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
-            # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
-            dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
-            )
-            # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
-            dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t)
-            # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-            #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-            dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                dc_total_sigmoid_z_0_t,
-                (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
-            )
-            # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
-            #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d] -
-            #     dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
-            grad_z_t = torch.stack(
-                [
-                    dsigmoid_z_0_t.mul_(shared_t),
-                    dsigmoid_z_1_t.mul_(shared_2_t),
-                    dtanh_z_2_t.mul_(tanh_z_2_2_t),
-                    torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
-                ],
-                1,
-            )
-            # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
-            # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
-            #     one_minus_sigmoid_z_1[n, t, d]
-            dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddh_start.new_zeros(n, t, 4, d)
-        grad_h_start = grad_h_t
-        grad_c_start = grad_c_t
-    if need_dx:
-        dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    return (
-        ddh_total if need_ddh else None,
-        ddh_prev_start if need_ddh_n else None,
-        ddc_prev_start if need_ddc_n else None,
-        dx,
-        dw,
-        db,
-        du,
-        grad_h_start if need_dh0 else None,
-        grad_c_start if need_dc0 else None,
-    )
-
-
-def _double_backward_of_c0(
-    ddc_start: Tensor,
-    dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-    Tensor | None,
-]:
-    """The same from ddc_start alone."""
-    need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
-    dx = dw = db = du = None
-    t = dh.shape[1]
-    n, d = ddc_start.shape
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
-        tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
-        c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
-        tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-        dh_prev_next_t = dh_n
-        dc_prev_next_t = dc_n
-        dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
-            [] for _ in range(5)
-        )
-        for (
-            dh_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            sigmoid_z_0_t,
-            sigmoid_z_1_t,
-            c_prev_sigmoid_z_1_2_t,
-            tanh_c_sigmoid_z_3_2_t,
-            tanh_z_2_2_t,
-            tanh_z_2_sigmoid_z_0_2_t,
-        ) in zip(
-            reversed(dh.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-            reversed(c_prev_sigmoid_z_1_2.unbind(1)),
-            reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
-            dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-            # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-            dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
-            # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
-            dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
-            dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
-            # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
-            #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_2[n, t, d],
-            #     dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
-            dz_t = torch.stack(
-                [
-                    dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
-                    c_prev_sigmoid_z_1_2_t * dc_prev_t,
-                    dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
-                    dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
-                ],
-                1,
-            )
-            # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
-            dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
-            dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
-            dc_total_steps.append(dc_total_t)
-            dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
-            dc_prev_steps.append(dc_prev_t)
-            dz_steps.append(dz_t)
-            dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
-        dh_sigmoid_z_3 = (
-            torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddc_start.new_zeros(n, t, d)
-        )
-        dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddc_start.new_zeros(n, t, d)
-        dc_total_sigmoid_z_0 = (
-            torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
-            if dc_total_sigmoid_z_0_steps
-            else ddc_start.new_zeros(n, t, d)
-        )
-        dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddc_start.new_zeros(n, t, d)
-        dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddc_start.new_zeros(n, t, 4, d)
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    dh_last2 = ddc_start.new_zeros((n, d))  # dh_last2[n, d] = 0
-    ddh_prev_t = dh_last2
-    ddc_prev_t = ddc_start
-    (
-        ddz_steps,
-        ddc_prev_total_steps,
-        ddc_total_sigmoid_z_0_steps,
-        ddc_total_steps,
-        ddh_sigmoid_z_3_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(6))
-    for (
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
-        ddz_steps.append(ddz_t)
-        ddc_prev_total_steps.append(ddc_prev_total_t)
-        ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
-        ddc_total_steps.append(ddc_total_t)
-        ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddc_start.new_zeros(n, t, 4, d)
-    ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddc_start.new_zeros(n, t, d)
-    ddc_total_sigmoid_z_0 = (
-        torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddc_start.new_zeros(n, t, d)
-    )
-    ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddc_start.new_zeros(n, t, d)
-    ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddc_start.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddc_start.new_zeros(n, t, d)
-    ddh_prev_start = ddh_prev_t
-    ddc_prev_start = ddc_prev_t
-    ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
-        # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
-        dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
-        # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-        shared = sigmoid_z_0 * one_minus_sigmoid_z_0
-        # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-        shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
-        # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-        shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
-        # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
-        dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
-        # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-        grad_h_t = dh_last2
-        grad_c_t = dh_last2
-        grad_z_steps = []
-        for (
-            ddc_total_t,
-            ddz_t,
-            dh_sigmoid_z_3_t,
-            one_minus_sigmoid_z_3_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            one_minus_tanh_c_squared_t,
-            dc_total_t,
-            dc_total_sigmoid_z_0_t,
-            ddc_total_sigmoid_z_0_t,
-            tanh_z_2_t,
-            c_prev2_t,
-            dc_prev_sigmoid_z_1_t,
-            ddc_prev_total_t,
-            one_minus_sigmoid_z_0_t,
-            sigmoid_z_0_t,
-            dh_sigmoid_z_3_ddz_t,
-            shared_t,
-            shared_2_t,
-            shared_3_t,
-            shared_4_t,
-            tanh_z_2_2_t,
-            one_minus_sigmoid_z_1_t,
-            sigmoid_z_1_t,
-        ) in zip(
-            reversed(ddc_total.unbind(1)),
-            reversed(ddz.unbind(1)),
-            reversed(dh_sigmoid_z_3.unbind(1)),
-            reversed(one_minus_sigmoid_z_3.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(one_minus_tanh_c_squared.unbind(1)),
-            reversed(dc_total.unbind(1)),
-            reversed(dc_total_sigmoid_z_0.unbind(1)),
-            reversed(ddc_total_sigmoid_z_0.unbind(1)),
-            reversed(tanh_z_2.unbind(1)),
-            reversed(c_prev2.unbind(1)),
-            reversed(dc_prev_sigmoid_z_1.unbind(1)),
-            reversed(ddc_prev_total.unbind(1)),
-            reversed(one_minus_sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(dh_sigmoid_z_3_ddz.unbind(1)),
-            reversed(shared.unbind(1)),
-            reversed(shared_2.unbind(1)),
-            reversed(shared_3.unbind(1)),
-            reversed(shared_4.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(one_minus_sigmoid_z_1.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-        ):
-            # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] *
-            #     one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
-            dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
-                dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
-            )
-            # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
-            grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
-            # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
-            dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
-            )
-            # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
-            dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t)
-            # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-            #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-            dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                dc_total_sigmoid_z_0_t,
-                (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
-            )
-            # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
-            #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d] -
-            #     dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
-            grad_z_t = torch.stack(
-                [
-                    dsigmoid_z_0_t.mul_(shared_t),
-                    dsigmoid_z_1_t.mul_(shared_2_t),
-                    dtanh_z_2_t.mul_(tanh_z_2_2_t),
-                    torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
-                ],
-                1,
-            )
-            # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
-            # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
-            #     one_minus_sigmoid_z_1[n, t, d]
-            dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddc_start.new_zeros(n, t, 4, d)
-        grad_h_start = grad_h_t
-        grad_c_start = grad_c_t
-    if need_dx:
-        dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
-    if need_dw:
-        # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
-        dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_du:
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
-        du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-        # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
-        du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    return (
-        ddh_total if need_ddh else None,
-        ddh_prev_start if need_ddh_n else None,
-        ddc_prev_start if need_ddc_n else None,
-        dx,
-        dw,
-        db,
-        du,
-        grad_h_start if need_dh0 else None,
-        grad_c_start if need_dc0 else None,
-    )
-
-
 @in_float32
 def lstm_double_backward(
     ddx: Tensor | None,
@@ -2086,905 +149,2131 @@ def lstm_double_backward(
     Tensor | None,
 ]:
     """The cotangents of dh, dh_n, dc_n, x, w, b, u, h0 and c0, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddw is None or ddb is None or ddu is None or ddh_start is None or ddc_start is None:
-        return added(
-            9,
-            (
-                None
-                if ddx is None
-                else _double_backward_of_x(
-                    ddx,
-                    dh,
-                    dh_n,
-                    dc_n,
-                    tanh_z_2,
-                    sigmoid_z_0,
-                    sigmoid_z_1,
-                    sigmoid_z_3,
-                    x,
-                    w,
-                    u,
-                    tanh_c,
-                    c,
-                    h,
-                    h0,
-                    c0,
-                    needs=needs,
-                )
-            ),
-            (
-                None
-                if ddw is None
-                else _double_backward_of_w(
-                    ddw,
-                    dh,
-                    dh_n,
-                    dc_n,
-                    tanh_z_2,
-                    sigmoid_z_0,
-                    sigmoid_z_1,
-                    sigmoid_z_3,
-                    x,
-                    w,
-                    u,
-                    tanh_c,
-                    c,
-                    h,
-                    h0,
-                    c0,
-                    needs=needs,
-                )
-            ),
-            (
-                None
-                if ddb is None
-                else _double_backward_of_b(
-                    ddb,
-                    dh,
-                    dh_n,
-                    dc_n,
-                    tanh_z_2,
-                    sigmoid_z_0,
-                    sigmoid_z_1,
-                    sigmoid_z_3,
-                    x,
-                    w,
-                    u,
-                    tanh_c,
-                    c,
-                    h,
-                    h0,
-                    c0,
-                    needs=needs,
-                )
-            ),
-            (
-                None
-                if ddu is None
-                else _double_backward_of_u(
-                    ddu,
-                    dh,
-                    dh_n,
-                    dc_n,
-                    tanh_z_2,
-                    sigmoid_z_0,
-                    sigmoid_z_1,
-                    sigmoid_z_3,
-                    x,
-                    w,
-                    u,
-                    tanh_c,
-                    c,
-                    h,
-                    h0,
-                    c0,
-                    needs=needs,
-                )
-            ),
-            (
-                None
-                if ddh_start is None
-                else _double_backward_of_h0(
-                    ddh_start,
-                    dh,
-                    dh_n,
-                    dc_n,
-                    tanh_z_2,
-                    sigmoid_z_0,
-                    sigmoid_z_1,
-                    sigmoid_z_3,
-                    x,
-                    w,
-                    u,
-                    tanh_c,
-                    c,
-                    h,
-                    h0,
-                    c0,
-                    needs=needs,
-                )
-            ),
-            (
-                None
-                if ddc_start is None
-                else _double_backward_of_c0(
-                    ddc_start,
-                    dh,
-                    dh_n,
-                    dc_n,
-                    tanh_z_2,
-                    sigmoid_z_0,
-                    sigmoid_z_1,
-                    sigmoid_z_3,
-                    x,
-                    w,
-                    u,
-                    tanh_c,
-                    c,
-                    h,
-                    h0,
-                    c0,
-                    needs=needs,
-                )
-            ),
-        )
-    need_ddh, need_ddh_n, need_ddc_n, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_dh0, need_dc0 = (
-        needs or (True,) * 9
-    )
-    grad_x = grad_w = grad_b = grad_u = None
-    n, t, _ = ddx.shape
-    d = ddw.shape[2]
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
-        # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
-        tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
-        # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
-        c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
-        # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
-        tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-        dh_prev_next_t = dh_n
-        dc_prev_next_t = dc_n
-        dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
-            [] for _ in range(5)
-        )
-        for (
-            dh_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            sigmoid_z_0_t,
-            sigmoid_z_1_t,
-            c_prev_sigmoid_z_1_2_t,
-            tanh_c_sigmoid_z_3_2_t,
-            tanh_z_2_2_t,
-            tanh_z_2_sigmoid_z_0_2_t,
-        ) in zip(
-            reversed(dh.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-            reversed(c_prev_sigmoid_z_1_2.unbind(1)),
-            reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
-        ):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
-            dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-            # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-            dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
-            # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
-            dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
-            dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
-            # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
-            #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_2[n, t, d],
-            #     dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
-            dz_t = torch.stack(
-                [
-                    dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
-                    c_prev_sigmoid_z_1_2_t * dc_prev_t,
-                    dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
-                    dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
-                ],
-                1,
-            )
-            # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
-            dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
-            dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
-            dc_total_steps.append(dc_total_t)
-            dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
-            dc_prev_steps.append(dc_prev_t)
-            dz_steps.append(dz_t)
-            dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
-        dh_sigmoid_z_3 = torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
-        dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddx.new_zeros(n, t, d)
-        dc_total_sigmoid_z_0 = (
-            torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1) if dc_total_sigmoid_z_0_steps else ddx.new_zeros(n, t, d)
-        )
-        dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddx.new_zeros(n, t, d)
-        dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddx.new_zeros(n, t, 4, d)
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    # shared[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e) + sum(ddw[i, g, d] * x[n, t, i], over=i) +
-    #     sum(ddx[n, t, i] * w[i, g, d], over=i) + ddb[g, d]
-    shared = (
-        functional.linear(h_prev2, ddu.flatten(1).T, ddb.flatten())
-        .unflatten(-1, (4, d))
-        .add_((x @ ddw.flatten(1)).unflatten(-1, (4, d)))
-        .add_((ddx @ w.flatten(1)).unflatten(-1, (4, d)))
-    )
-    ddh_prev_t = ddh_start
-    ddc_prev_t = ddc_start
-    (
-        ddz_steps,
-        ddc_prev_total_steps,
-        ddc_total_sigmoid_z_0_steps,
-        ddc_total_steps,
-        ddh_sigmoid_z_3_steps,
-        ddh_total_steps,
-    ) = ([] for _ in range(6))
-    for (
-        shared_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        shared.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
+    if (
+        ddx is not None
+        and ddw is not None
+        and ddb is not None
+        and ddu is not None
+        and ddh_start is not None
+        and ddc_start is not None
     ):
-        ddz_t = shared_t.clone()  # ddz[n, t, g, d] = shared[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
-        ddz_steps.append(ddz_t)
-        ddc_prev_total_steps.append(ddc_prev_total_t)
-        ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
-        ddc_total_steps.append(ddc_total_t)
-        ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, 4, d)
-    ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddx.new_zeros(n, t, d)
-    ddc_total_sigmoid_z_0 = (
-        torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddx.new_zeros(n, t, d)
-    )
-    ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddx.new_zeros(n, t, d)
-    ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-    ddh_prev_start = ddh_prev_t
-    ddc_prev_start = ddc_prev_t
-    ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
-        dh_last2 = ddx.new_zeros((n, d))  # dh_last2[n, d] = 0
-        # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
-        dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
-        # shared_2[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-        shared_2 = sigmoid_z_0 * one_minus_sigmoid_z_0
-        # shared_3[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-        shared_3 = sigmoid_z_1 * one_minus_sigmoid_z_1
-        # shared_4[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-        shared_4 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
-        # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
-        dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
-        # shared_5[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        shared_5 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-        # sum_ddu_dz[n, t, d] = sum(ddu[d, g, d'] * dz[n, t, g, d'], over=(d', g))
-        sum_ddu_dz = dz.flatten(2) @ ddu.flatten(1).T
-        grad_h_t = dh_last2
-        grad_c_t = dh_last2
-        grad_z_steps = []
-        for (
-            ddc_total_t,
-            ddz_t,
-            dh_sigmoid_z_3_t,
-            one_minus_sigmoid_z_3_t,
-            sigmoid_z_3_t,
-            tanh_c_t,
-            one_minus_tanh_c_squared_t,
-            dc_total_t,
-            dc_total_sigmoid_z_0_t,
-            ddc_total_sigmoid_z_0_t,
-            tanh_z_2_t,
-            c_prev2_t,
-            dc_prev_sigmoid_z_1_t,
-            ddc_prev_total_t,
-            one_minus_sigmoid_z_0_t,
-            sigmoid_z_0_t,
-            dh_sigmoid_z_3_ddz_t,
-            shared_2_t,
-            shared_3_t,
-            shared_4_t,
-            shared_5_t,
-            tanh_z_2_2_t,
-            sum_ddu_dz_t,
-            one_minus_sigmoid_z_1_t,
-            sigmoid_z_1_t,
-        ) in zip(
-            reversed(ddc_total.unbind(1)),
-            reversed(ddz.unbind(1)),
-            reversed(dh_sigmoid_z_3.unbind(1)),
-            reversed(one_minus_sigmoid_z_3.unbind(1)),
-            reversed(sigmoid_z_3.unbind(1)),
-            reversed(tanh_c.unbind(1)),
-            reversed(one_minus_tanh_c_squared.unbind(1)),
-            reversed(dc_total.unbind(1)),
-            reversed(dc_total_sigmoid_z_0.unbind(1)),
-            reversed(ddc_total_sigmoid_z_0.unbind(1)),
-            reversed(tanh_z_2.unbind(1)),
-            reversed(c_prev2.unbind(1)),
-            reversed(dc_prev_sigmoid_z_1.unbind(1)),
-            reversed(ddc_prev_total.unbind(1)),
-            reversed(one_minus_sigmoid_z_0.unbind(1)),
-            reversed(sigmoid_z_0.unbind(1)),
-            reversed(dh_sigmoid_z_3_ddz.unbind(1)),
-            reversed(shared_2.unbind(1)),
-            reversed(shared_3.unbind(1)),
-            reversed(shared_4.unbind(1)),
-            reversed(shared_5.unbind(1)),
-            reversed(tanh_z_2_2.unbind(1)),
-            reversed(sum_ddu_dz.unbind(1)),
-            reversed(one_minus_sigmoid_z_1.unbind(1)),
-            reversed(sigmoid_z_1.unbind(1)),
-        ):
-            # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] *
-            #     one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
-            dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
-                dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
-            )
-            # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
-            grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
-            # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
-            dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
-            )
-            # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
-            #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
-            dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t)
-            # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-            #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-            dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                dc_total_sigmoid_z_0_t,
-                (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
-            )
-            # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared_2[n, t, d], dsigmoid_z_1[n, t, d] *
-            #     shared_3[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_4[n, t, d] + (grad_h[n, t, d] -
-            #     dh_sigmoid_z_3_ddz[n, t, d]) * shared_5[n, t, d], along=g)
-            grad_z_t = torch.stack(
-                [
-                    dsigmoid_z_0_t.mul_(shared_2_t),
-                    dsigmoid_z_1_t.mul_(shared_3_t),
-                    dtanh_z_2_t.mul_(tanh_z_2_2_t),
-                    torch.addcmul(shared_4_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_5_t),
-                ],
-                1,
-            )
-            # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
-            grad_h_prev_t = (grad_z_t.flatten(1) @ u.flatten(1).T).add_(sum_ddu_dz_t)
-            # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
-            #     one_minus_sigmoid_z_1[n, t, d]
-            dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, 4, d)
-        grad_h_start = grad_h_t
-        grad_c_start = grad_c_t
-    if need_grad_x:
-        # grad_x[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d],
-        #     over=(d, g))
-        grad_x = (
-            (dz.flatten(2) @ ddw.flatten(1).T)
-            .flatten(0, 1)
-            .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
-            .unflatten(0, (n, t))
+        need_ddh, need_ddh_n, need_ddc_n, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_dh0, need_dc0 = (
+            needs or (True,) * 9
         )
-    if need_grad_w:
-        # grad_w[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d],
-        #     over=(n, t))
-        grad_w = (
-            (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
-            .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
+        grad_x = grad_w = grad_b = grad_u = None
+        n, t, _ = ddx.shape
+        d = ddw.shape[2]
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
+            # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
+            tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
+            # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
+            c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
+            # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
+            tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
+            dh_prev_next_t = dh_n
+            dc_prev_next_t = dc_n
+            dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
+                [] for _ in range(5)
+            )
+            for (
+                dh_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                sigmoid_z_0_t,
+                sigmoid_z_1_t,
+                c_prev_sigmoid_z_1_2_t,
+                tanh_c_sigmoid_z_3_2_t,
+                tanh_z_2_2_t,
+                tanh_z_2_sigmoid_z_0_2_t,
+            ) in zip(
+                reversed(dh.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+                reversed(c_prev_sigmoid_z_1_2.unbind(1)),
+                reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
+                dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
+                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
+                dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
+                dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
+                # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
+                #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] *
+                #     tanh_z_2_2[n, t, d], dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
+                dz_t = torch.stack(
+                    [
+                        dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
+                        c_prev_sigmoid_z_1_2_t * dc_prev_t,
+                        dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
+                        dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
+                    ],
+                    1,
+                )
+                # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
+                dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
+                dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
+                dc_total_steps.append(dc_total_t)
+                dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
+                dc_prev_steps.append(dc_prev_t)
+                dz_steps.append(dz_t)
+                dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
+            dh_sigmoid_z_3 = (
+                torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
+            )
+            dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddx.new_zeros(n, t, d)
+            dc_total_sigmoid_z_0 = (
+                torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
+                if dc_total_sigmoid_z_0_steps
+                else ddx.new_zeros(n, t, d)
+            )
+            dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddx.new_zeros(n, t, d)
+            dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddx.new_zeros(n, t, 4, d)
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        # shared[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e) + sum(ddw[i, g, d] * x[n, t, i], over=i) +
+        #     sum(ddx[n, t, i] * w[i, g, d], over=i) + ddb[g, d]
+        shared = (
+            functional.linear(h_prev2, ddu.flatten(1).T, ddb.flatten())
             .unflatten(-1, (4, d))
+            .add_((x @ ddw.flatten(1)).unflatten(-1, (4, d)))
+            .add_((ddx @ w.flatten(1)).unflatten(-1, (4, d)))
         )
-    if need_grad_b:
-        grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
-    if need_grad_u:
-        # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
-        grad_u = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-        # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
-        grad_u += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
-    return (
-        ddh_total if need_ddh else None,
-        ddh_prev_start if need_ddh_n else None,
-        ddc_prev_start if need_ddc_n else None,
-        grad_x,
-        grad_w,
-        grad_b,
-        grad_u,
-        grad_h_start if need_dh0 else None,
-        grad_c_start if need_dc0 else None,
-    )
-
-
-def _jvp_of_x(
-    tx: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    w: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    c0: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from tx alone."""
-    n, t, _ = tx.shape
-    d = tanh_z_2.shape[2]
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-    dh_last2 = tx.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    sum_tx_w = (tx @ w.flatten(1)).unflatten(-1, (4, d))  # sum_tx_w[n, t, g, d] = sum(tx[n, t, i] * w[i, g, d], over=i)
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    th_steps = []
-    for (
-        sum_tx_w_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        sum_tx_w.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = sum_tx_w_t.clone()  # ddz[n, t, g, d] = sum_tx_w[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)  # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
-    th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-    th_n = ddh_prev_t
-    tc_n = ddc_prev_t
-    return th, th_n, tc_n
-
-
-def _jvp_of_w(
-    tw: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    x: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    c0: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from tw alone."""
-    n, t, _ = tanh_z_2.shape
-    d = tw.shape[2]
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-    dh_last2 = tw.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    sum_tw_x = (x @ tw.flatten(1)).unflatten(-1, (4, d))  # sum_tw_x[n, t, g, d] = sum(tw[i, g, d] * x[n, t, i], over=i)
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    th_steps = []
-    for (
-        sum_tw_x_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        sum_tw_x.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = sum_tw_x_t.clone()  # ddz[n, t, g, d] = sum_tw_x[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)  # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
-    th = torch.stack(th_steps, 1) if th_steps else tw.new_zeros(n, t, d)
-    th_n = ddh_prev_t
-    tc_n = ddc_prev_t
-    return th, th_n, tc_n
-
-
-def _jvp_of_b(
-    tb: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    c0: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from tb alone."""
-    n, t, _ = tanh_z_2.shape
-    d = tb.shape[1]
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-    dh_last2 = tb.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    th_steps = []
-    for (
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = tb.expand(n, 4, d).clone()  # ddz[n, t, g, d] = tb[g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)  # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
-    th = torch.stack(th_steps, 1) if th_steps else tb.new_zeros(n, t, d)
-    th_n = ddh_prev_t
-    tc_n = ddc_prev_t
-    return th, th_n, tc_n
-
-
-def _jvp_of_u(
-    tu: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    h: Tensor,
-    h0: Tensor,
-    c0: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from tu alone."""
-    n, t, _ = tanh_z_2.shape
-    d = tu.shape[2]
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-    dh_last2 = tu.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    # sum_tu_h_prev2[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e)
-    sum_tu_h_prev2 = (h_prev2 @ tu.flatten(1)).unflatten(-1, (4, d))
-    ddh_prev_t = dh_last2
-    ddc_prev_t = dh_last2
-    th_steps = []
-    for (
-        sum_tu_h_prev2_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        sum_tu_h_prev2.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = sum_tu_h_prev2_t.clone()  # ddz[n, t, g, d] = sum_tu_h_prev2[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)  # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
-    th = torch.stack(th_steps, 1) if th_steps else tu.new_zeros(n, t, d)
-    th_n = ddh_prev_t
-    tc_n = ddc_prev_t
-    return th, th_n, tc_n
-
-
-def _jvp_of_h0(
-    th0: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    c0: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from th0 alone."""
-    n, d = th0.shape
-    t = tanh_z_2.shape[1]
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-    dh_last2 = th0.new_zeros((n, d))  # dh_last2[n, d] = 0
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    ddh_prev_t = th0
-    ddc_prev_t = dh_last2
-    th_steps = []
-    for (
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)  # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
-    th = torch.stack(th_steps, 1) if th_steps else th0.new_zeros(n, t, d)
-    th_n = ddh_prev_t
-    tc_n = ddc_prev_t
-    return th, th_n, tc_n
-
-
-def _jvp_of_c0(
-    tc0: Tensor,
-    tanh_z_2: Tensor,
-    sigmoid_z_0: Tensor,
-    sigmoid_z_1: Tensor,
-    sigmoid_z_3: Tensor,
-    u: Tensor,
-    tanh_c: Tensor,
-    c: Tensor,
-    c0: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from tc0 alone."""
-    n, d = tc0.shape
-    t = tanh_z_2.shape[1]
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    dh_last2 = tc0.new_zeros((n, d))  # dh_last2[n, d] = 0
-    ddh_prev_t = dh_last2
-    ddc_prev_t = tc0
-    th_steps = []
-    for (
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)  # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
-    th = torch.stack(th_steps, 1) if th_steps else tc0.new_zeros(n, t, d)
-    th_n = ddh_prev_t
-    tc_n = ddc_prev_t
-    return th, th_n, tc_n
+        ddh_prev_t = ddh_start
+        ddc_prev_t = ddc_start
+        (
+            ddz_steps,
+            ddc_prev_total_steps,
+            ddc_total_sigmoid_z_0_steps,
+            ddc_total_steps,
+            ddh_sigmoid_z_3_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(6))
+        for (
+            shared_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            shared.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = shared_t.clone()  # ddz[n, t, g, d] = shared[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
+            ddz_steps.append(ddz_t)
+            ddc_prev_total_steps.append(ddc_prev_total_t)
+            ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
+            ddc_total_steps.append(ddc_total_t)
+            ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, 4, d)
+        ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddx.new_zeros(n, t, d)
+        ddc_total_sigmoid_z_0 = (
+            torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddx.new_zeros(n, t, d)
+        )
+        ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddx.new_zeros(n, t, d)
+        ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
+        ddh_prev_start = ddh_prev_t
+        ddc_prev_start = ddc_prev_t
+        ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
+            dh_last2 = ddx.new_zeros((n, d))  # dh_last2[n, d] = 0
+            # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+            dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
+            # shared_2[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+            shared_2 = sigmoid_z_0 * one_minus_sigmoid_z_0
+            # shared_3[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+            shared_3 = sigmoid_z_1 * one_minus_sigmoid_z_1
+            # shared_4[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+            shared_4 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
+            # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
+            dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
+            # shared_5[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            shared_5 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
+            # sum_ddu_dz[n, t, d] = sum(ddu[d, g, d'] * dz[n, t, g, d'], over=(d', g))
+            sum_ddu_dz = dz.flatten(2) @ ddu.flatten(1).T
+            grad_h_t = dh_last2
+            grad_c_t = dh_last2
+            grad_z_steps = []
+            for (
+                ddc_total_t,
+                ddz_t,
+                dh_sigmoid_z_3_t,
+                one_minus_sigmoid_z_3_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                one_minus_tanh_c_squared_t,
+                dc_total_t,
+                dc_total_sigmoid_z_0_t,
+                ddc_total_sigmoid_z_0_t,
+                tanh_z_2_t,
+                c_prev2_t,
+                dc_prev_sigmoid_z_1_t,
+                ddc_prev_total_t,
+                one_minus_sigmoid_z_0_t,
+                sigmoid_z_0_t,
+                dh_sigmoid_z_3_ddz_t,
+                shared_2_t,
+                shared_3_t,
+                shared_4_t,
+                shared_5_t,
+                tanh_z_2_2_t,
+                sum_ddu_dz_t,
+                one_minus_sigmoid_z_1_t,
+                sigmoid_z_1_t,
+            ) in zip(
+                reversed(ddc_total.unbind(1)),
+                reversed(ddz.unbind(1)),
+                reversed(dh_sigmoid_z_3.unbind(1)),
+                reversed(one_minus_sigmoid_z_3.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(one_minus_tanh_c_squared.unbind(1)),
+                reversed(dc_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
+                reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(tanh_z_2.unbind(1)),
+                reversed(c_prev2.unbind(1)),
+                reversed(dc_prev_sigmoid_z_1.unbind(1)),
+                reversed(ddc_prev_total.unbind(1)),
+                reversed(one_minus_sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(dh_sigmoid_z_3_ddz.unbind(1)),
+                reversed(shared_2.unbind(1)),
+                reversed(shared_3.unbind(1)),
+                reversed(shared_4.unbind(1)),
+                reversed(shared_5.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(sum_ddu_dz.unbind(1)),
+                reversed(one_minus_sigmoid_z_1.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+            ):
+                # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d]
+                #     * one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
+                dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
+                    dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
+                )
+                # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
+                grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
+                # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
+                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                )
+                # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
+                dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
+                    c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
+                )
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
+                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
+                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
+                    dc_total_sigmoid_z_0_t,
+                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                )
+                # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared_2[n, t, d], dsigmoid_z_1[n, t, d] *
+                #     shared_3[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_4[n, t, d] + (grad_h[n, t, d]
+                #     - dh_sigmoid_z_3_ddz[n, t, d]) * shared_5[n, t, d], along=g)
+                grad_z_t = torch.stack(
+                    [
+                        dsigmoid_z_0_t.mul_(shared_2_t),
+                        dsigmoid_z_1_t.mul_(shared_3_t),
+                        dtanh_z_2_t.mul_(tanh_z_2_2_t),
+                        torch.addcmul(shared_4_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_5_t),
+                    ],
+                    1,
+                )
+                # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = (grad_z_t.flatten(1) @ u.flatten(1).T).add_(sum_ddu_dz_t)
+                # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
+                #     one_minus_sigmoid_z_1[n, t, d]
+                dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, 4, d)
+            grad_h_start = grad_h_t
+            grad_c_start = grad_c_t
+        if need_grad_x:
+            # grad_x[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d],
+            #     over=(d, g))
+            grad_x = (
+                (dz.flatten(2) @ ddw.flatten(1).T)
+                .flatten(0, 1)
+                .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
+                .unflatten(0, (n, t))
+            )
+        if need_grad_w:
+            # grad_w[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d],
+            #     over=(n, t))
+            grad_w = (
+                (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
+                .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
+                .unflatten(-1, (4, d))
+            )
+        if need_grad_b:
+            grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_grad_u:
+            # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
+            grad_u = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+            # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
+            grad_u += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        return (
+            ddh_total if need_ddh else None,
+            ddh_prev_start if need_ddh_n else None,
+            ddc_prev_start if need_ddc_n else None,
+            grad_x,
+            grad_w,
+            grad_b,
+            grad_u,
+            grad_h_start if need_dh0 else None,
+            grad_c_start if need_dc0 else None,
+        )
+    parts = []
+    if ddx is not None:
+        need_ddh, need_ddh_n, need_ddc_n, need_grad_x, need_dw, need_db, need_du, need_dh0, need_dc0 = (
+            needs or (True,) * 9
+        )
+        grad_x = dw = db = du = None
+        n, t, _ = ddx.shape
+        d = dh.shape[2]
+        if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
+            tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
+            c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
+            tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
+            dh_prev_next_t = dh_n
+            dc_prev_next_t = dc_n
+            dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
+                [] for _ in range(5)
+            )
+            for (
+                dh_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                sigmoid_z_0_t,
+                sigmoid_z_1_t,
+                c_prev_sigmoid_z_1_2_t,
+                tanh_c_sigmoid_z_3_2_t,
+                tanh_z_2_2_t,
+                tanh_z_2_sigmoid_z_0_2_t,
+            ) in zip(
+                reversed(dh.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+                reversed(c_prev_sigmoid_z_1_2.unbind(1)),
+                reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
+                dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
+                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
+                dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
+                dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
+                # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
+                #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] *
+                #     tanh_z_2_2[n, t, d], dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
+                dz_t = torch.stack(
+                    [
+                        dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
+                        c_prev_sigmoid_z_1_2_t * dc_prev_t,
+                        dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
+                        dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
+                    ],
+                    1,
+                )
+                # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
+                dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
+                dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
+                dc_total_steps.append(dc_total_t)
+                dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
+                dc_prev_steps.append(dc_prev_t)
+                dz_steps.append(dz_t)
+                dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
+            dh_sigmoid_z_3 = (
+                torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
+            )
+            dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddx.new_zeros(n, t, d)
+            dc_total_sigmoid_z_0 = (
+                torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
+                if dc_total_sigmoid_z_0_steps
+                else ddx.new_zeros(n, t, d)
+            )
+            dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddx.new_zeros(n, t, d)
+            dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddx.new_zeros(n, t, 4, d)
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
+        dh_last2 = ddx.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        # sum_ddx_w[n, t, g, d] = sum(ddx[n, t, i] * w[i, g, d], over=i)
+        sum_ddx_w = (ddx @ w.flatten(1)).unflatten(-1, (4, d))
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        (
+            ddz_steps,
+            ddc_prev_total_steps,
+            ddc_total_sigmoid_z_0_steps,
+            ddc_total_steps,
+            ddh_sigmoid_z_3_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(6))
+        for (
+            sum_ddx_w_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            sum_ddx_w.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = sum_ddx_w_t.clone()  # ddz[n, t, g, d] = sum_ddx_w[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
+            ddz_steps.append(ddz_t)
+            ddc_prev_total_steps.append(ddc_prev_total_t)
+            ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
+            ddc_total_steps.append(ddc_total_t)
+            ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, 4, d)
+        ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddx.new_zeros(n, t, d)
+        ddc_total_sigmoid_z_0 = (
+            torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddx.new_zeros(n, t, d)
+        )
+        ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddx.new_zeros(n, t, d)
+        ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
+        ddh_prev_start = ddh_prev_t
+        ddc_prev_start = ddc_prev_t
+        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+            dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
+            # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+            shared = sigmoid_z_0 * one_minus_sigmoid_z_0
+            # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+            shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
+            # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+            shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
+            # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
+            dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
+            # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
+            grad_h_t = dh_last2
+            grad_c_t = dh_last2
+            grad_z_steps = []
+            for (
+                ddc_total_t,
+                ddz_t,
+                dh_sigmoid_z_3_t,
+                one_minus_sigmoid_z_3_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                one_minus_tanh_c_squared_t,
+                dc_total_t,
+                dc_total_sigmoid_z_0_t,
+                ddc_total_sigmoid_z_0_t,
+                tanh_z_2_t,
+                c_prev2_t,
+                dc_prev_sigmoid_z_1_t,
+                ddc_prev_total_t,
+                one_minus_sigmoid_z_0_t,
+                sigmoid_z_0_t,
+                dh_sigmoid_z_3_ddz_t,
+                shared_t,
+                shared_2_t,
+                shared_3_t,
+                shared_4_t,
+                tanh_z_2_2_t,
+                one_minus_sigmoid_z_1_t,
+                sigmoid_z_1_t,
+            ) in zip(
+                reversed(ddc_total.unbind(1)),
+                reversed(ddz.unbind(1)),
+                reversed(dh_sigmoid_z_3.unbind(1)),
+                reversed(one_minus_sigmoid_z_3.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(one_minus_tanh_c_squared.unbind(1)),
+                reversed(dc_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
+                reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(tanh_z_2.unbind(1)),
+                reversed(c_prev2.unbind(1)),
+                reversed(dc_prev_sigmoid_z_1.unbind(1)),
+                reversed(ddc_prev_total.unbind(1)),
+                reversed(one_minus_sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(dh_sigmoid_z_3_ddz.unbind(1)),
+                reversed(shared.unbind(1)),
+                reversed(shared_2.unbind(1)),
+                reversed(shared_3.unbind(1)),
+                reversed(shared_4.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(one_minus_sigmoid_z_1.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+            ):
+                # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d]
+                #     * one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
+                dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
+                    dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
+                )
+                # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
+                grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
+                # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
+                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                )
+                # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
+                dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
+                    c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
+                )
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
+                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
+                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
+                    dc_total_sigmoid_z_0_t,
+                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                )
+                # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
+                #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
+                #     - dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
+                grad_z_t = torch.stack(
+                    [
+                        dsigmoid_z_0_t.mul_(shared_t),
+                        dsigmoid_z_1_t.mul_(shared_2_t),
+                        dtanh_z_2_t.mul_(tanh_z_2_2_t),
+                        torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
+                    ],
+                    1,
+                )
+                # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
+                # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
+                #     one_minus_sigmoid_z_1[n, t, d]
+                dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, 4, d)
+            grad_h_start = grad_h_t
+            grad_c_start = grad_c_t
+        if need_grad_x:
+            # grad_x[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
+            grad_x = grad_z.flatten(2) @ w.flatten(1).T
+        if need_dw:
+            # dw[i, g, d] = sum(ddx[n, t, i] * dz[n, t, g, d], over=(n, t)) + sum(x[n, t, i] * grad_z[n, t, g, d],
+            #     over=(n, t))
+            dw = (
+                (ddx.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1))
+                .addmm_(x.flatten(0, 1).T, grad_z.flatten(2).flatten(0, 1))
+                .unflatten(-1, (4, d))
+            )
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        parts.append(
+            (
+                ddh_total if need_ddh else None,
+                ddh_prev_start if need_ddh_n else None,
+                ddc_prev_start if need_ddc_n else None,
+                grad_x,
+                dw,
+                db,
+                du,
+                grad_h_start if need_dh0 else None,
+                grad_c_start if need_dc0 else None,
+            )
+        )
+    if ddw is not None:
+        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_grad_w, need_db, need_du, need_dh0, need_dc0 = (
+            needs or (True,) * 9
+        )
+        dx = grad_w = db = du = None
+        n, t, _ = dh.shape
+        d = ddw.shape[2]
+        if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
+            tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
+            # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
+            c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
+            tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
+            dh_prev_next_t = dh_n
+            dc_prev_next_t = dc_n
+            dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
+                [] for _ in range(5)
+            )
+            for (
+                dh_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                sigmoid_z_0_t,
+                sigmoid_z_1_t,
+                c_prev_sigmoid_z_1_2_t,
+                tanh_c_sigmoid_z_3_2_t,
+                tanh_z_2_2_t,
+                tanh_z_2_sigmoid_z_0_2_t,
+            ) in zip(
+                reversed(dh.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+                reversed(c_prev_sigmoid_z_1_2.unbind(1)),
+                reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
+                dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
+                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
+                dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
+                dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
+                # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
+                #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] *
+                #     tanh_z_2_2[n, t, d], dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
+                dz_t = torch.stack(
+                    [
+                        dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
+                        c_prev_sigmoid_z_1_2_t * dc_prev_t,
+                        dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
+                        dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
+                    ],
+                    1,
+                )
+                # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
+                dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
+                dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
+                dc_total_steps.append(dc_total_t)
+                dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
+                dc_prev_steps.append(dc_prev_t)
+                dz_steps.append(dz_t)
+                dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
+            dh_sigmoid_z_3 = (
+                torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddw.new_zeros(n, t, d)
+            )
+            dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddw.new_zeros(n, t, d)
+            dc_total_sigmoid_z_0 = (
+                torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
+                if dc_total_sigmoid_z_0_steps
+                else ddw.new_zeros(n, t, d)
+            )
+            dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddw.new_zeros(n, t, d)
+            dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddw.new_zeros(n, t, 4, d)
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
+        dh_last2 = ddw.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        # sum_ddw_x[n, t, g, d] = sum(ddw[i, g, d] * x[n, t, i], over=i)
+        sum_ddw_x = (x @ ddw.flatten(1)).unflatten(-1, (4, d))
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        (
+            ddz_steps,
+            ddc_prev_total_steps,
+            ddc_total_sigmoid_z_0_steps,
+            ddc_total_steps,
+            ddh_sigmoid_z_3_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(6))
+        for (
+            sum_ddw_x_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            sum_ddw_x.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = sum_ddw_x_t.clone()  # ddz[n, t, g, d] = sum_ddw_x[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
+            ddz_steps.append(ddz_t)
+            ddc_prev_total_steps.append(ddc_prev_total_t)
+            ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
+            ddc_total_steps.append(ddc_total_t)
+            ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddw.new_zeros(n, t, 4, d)
+        ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddw.new_zeros(n, t, d)
+        ddc_total_sigmoid_z_0 = (
+            torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddw.new_zeros(n, t, d)
+        )
+        ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddw.new_zeros(n, t, d)
+        ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddw.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddw.new_zeros(n, t, d)
+        ddh_prev_start = ddh_prev_t
+        ddc_prev_start = ddc_prev_t
+        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
+            # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+            dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
+            # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+            shared = sigmoid_z_0 * one_minus_sigmoid_z_0
+            # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+            shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
+            # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+            shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
+            # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
+            dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
+            # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
+            grad_h_t = dh_last2
+            grad_c_t = dh_last2
+            grad_z_steps = []
+            for (
+                ddc_total_t,
+                ddz_t,
+                dh_sigmoid_z_3_t,
+                one_minus_sigmoid_z_3_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                one_minus_tanh_c_squared_t,
+                dc_total_t,
+                dc_total_sigmoid_z_0_t,
+                ddc_total_sigmoid_z_0_t,
+                tanh_z_2_t,
+                c_prev2_t,
+                dc_prev_sigmoid_z_1_t,
+                ddc_prev_total_t,
+                one_minus_sigmoid_z_0_t,
+                sigmoid_z_0_t,
+                dh_sigmoid_z_3_ddz_t,
+                shared_t,
+                shared_2_t,
+                shared_3_t,
+                shared_4_t,
+                tanh_z_2_2_t,
+                one_minus_sigmoid_z_1_t,
+                sigmoid_z_1_t,
+            ) in zip(
+                reversed(ddc_total.unbind(1)),
+                reversed(ddz.unbind(1)),
+                reversed(dh_sigmoid_z_3.unbind(1)),
+                reversed(one_minus_sigmoid_z_3.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(one_minus_tanh_c_squared.unbind(1)),
+                reversed(dc_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
+                reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(tanh_z_2.unbind(1)),
+                reversed(c_prev2.unbind(1)),
+                reversed(dc_prev_sigmoid_z_1.unbind(1)),
+                reversed(ddc_prev_total.unbind(1)),
+                reversed(one_minus_sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(dh_sigmoid_z_3_ddz.unbind(1)),
+                reversed(shared.unbind(1)),
+                reversed(shared_2.unbind(1)),
+                reversed(shared_3.unbind(1)),
+                reversed(shared_4.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(one_minus_sigmoid_z_1.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+            ):
+                # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d]
+                #     * one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
+                dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
+                    dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
+                )
+                # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
+                grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
+                # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
+                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                )
+                # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
+                dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
+                    c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
+                )
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
+                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
+                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
+                    dc_total_sigmoid_z_0_t,
+                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                )
+                # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
+                #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
+                #     - dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
+                grad_z_t = torch.stack(
+                    [
+                        dsigmoid_z_0_t.mul_(shared_t),
+                        dsigmoid_z_1_t.mul_(shared_2_t),
+                        dtanh_z_2_t.mul_(tanh_z_2_2_t),
+                        torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
+                    ],
+                    1,
+                )
+                # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
+                # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
+                #     one_minus_sigmoid_z_1[n, t, d]
+                dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddw.new_zeros(n, t, 4, d)
+            grad_h_start = grad_h_t
+            grad_c_start = grad_c_t
+        if need_dx:
+            # dx[n, t, i] = sum(ddw[i, g, d] * dz[n, t, g, d], over=(d, g)) + sum(w[i, g, d] * grad_z[n, t, g, d],
+            #     over=(d, g))
+            dx = (
+                (dz.flatten(2) @ ddw.flatten(1).T)
+                .flatten(0, 1)
+                .addmm_(grad_z.flatten(2).flatten(0, 1), w.flatten(1).T)
+                .unflatten(0, (n, t))
+            )
+        if need_grad_w:
+            # grad_w[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
+            grad_w = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        parts.append(
+            (
+                ddh_total if need_ddh else None,
+                ddh_prev_start if need_ddh_n else None,
+                ddc_prev_start if need_ddc_n else None,
+                dx,
+                grad_w,
+                db,
+                du,
+                grad_h_start if need_dh0 else None,
+                grad_c_start if need_dc0 else None,
+            )
+        )
+    if ddb is not None:
+        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_grad_b, need_du, need_dh0, need_dc0 = (
+            needs or (True,) * 9
+        )
+        dx = dw = grad_b = du = None
+        n, t, _ = dh.shape
+        d = ddb.shape[1]
+        if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
+            # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
+            tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
+            # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
+            c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
+            # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
+            tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
+            dh_prev_next_t = dh_n
+            dc_prev_next_t = dc_n
+            dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
+                [] for _ in range(5)
+            )
+            for (
+                dh_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                sigmoid_z_0_t,
+                sigmoid_z_1_t,
+                c_prev_sigmoid_z_1_2_t,
+                tanh_c_sigmoid_z_3_2_t,
+                tanh_z_2_2_t,
+                tanh_z_2_sigmoid_z_0_2_t,
+            ) in zip(
+                reversed(dh.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+                reversed(c_prev_sigmoid_z_1_2.unbind(1)),
+                reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
+                dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
+                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
+                dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
+                dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
+                # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
+                #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] *
+                #     tanh_z_2_2[n, t, d], dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
+                dz_t = torch.stack(
+                    [
+                        dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
+                        c_prev_sigmoid_z_1_2_t * dc_prev_t,
+                        dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
+                        dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
+                    ],
+                    1,
+                )
+                # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
+                dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
+                dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
+                dc_total_steps.append(dc_total_t)
+                dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
+                dc_prev_steps.append(dc_prev_t)
+                dz_steps.append(dz_t)
+                dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
+            dh_sigmoid_z_3 = (
+                torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddb.new_zeros(n, t, d)
+            )
+            dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddb.new_zeros(n, t, d)
+            dc_total_sigmoid_z_0 = (
+                torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
+                if dc_total_sigmoid_z_0_steps
+                else ddb.new_zeros(n, t, d)
+            )
+            dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddb.new_zeros(n, t, d)
+            dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddb.new_zeros(n, t, 4, d)
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
+        dh_last2 = ddb.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        (
+            ddz_steps,
+            ddc_prev_total_steps,
+            ddc_total_sigmoid_z_0_steps,
+            ddc_total_steps,
+            ddh_sigmoid_z_3_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(6))
+        for (
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = ddb.expand(n, 4, d).clone()  # ddz[n, t, g, d] = ddb[g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
+            ddz_steps.append(ddz_t)
+            ddc_prev_total_steps.append(ddc_prev_total_t)
+            ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
+            ddc_total_steps.append(ddc_total_t)
+            ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddb.new_zeros(n, t, 4, d)
+        ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddb.new_zeros(n, t, d)
+        ddc_total_sigmoid_z_0 = (
+            torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddb.new_zeros(n, t, d)
+        )
+        ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddb.new_zeros(n, t, d)
+        ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddb.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddb.new_zeros(n, t, d)
+        ddh_prev_start = ddh_prev_t
+        ddc_prev_start = ddc_prev_t
+        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
+            # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+            dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
+            # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+            shared = sigmoid_z_0 * one_minus_sigmoid_z_0
+            # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+            shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
+            # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+            shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
+            # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
+            dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
+            # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
+            grad_h_t = dh_last2
+            grad_c_t = dh_last2
+            grad_z_steps = []
+            for (
+                ddc_total_t,
+                ddz_t,
+                dh_sigmoid_z_3_t,
+                one_minus_sigmoid_z_3_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                one_minus_tanh_c_squared_t,
+                dc_total_t,
+                dc_total_sigmoid_z_0_t,
+                ddc_total_sigmoid_z_0_t,
+                tanh_z_2_t,
+                c_prev2_t,
+                dc_prev_sigmoid_z_1_t,
+                ddc_prev_total_t,
+                one_minus_sigmoid_z_0_t,
+                sigmoid_z_0_t,
+                dh_sigmoid_z_3_ddz_t,
+                shared_t,
+                shared_2_t,
+                shared_3_t,
+                shared_4_t,
+                tanh_z_2_2_t,
+                one_minus_sigmoid_z_1_t,
+                sigmoid_z_1_t,
+            ) in zip(
+                reversed(ddc_total.unbind(1)),
+                reversed(ddz.unbind(1)),
+                reversed(dh_sigmoid_z_3.unbind(1)),
+                reversed(one_minus_sigmoid_z_3.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(one_minus_tanh_c_squared.unbind(1)),
+                reversed(dc_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
+                reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(tanh_z_2.unbind(1)),
+                reversed(c_prev2.unbind(1)),
+                reversed(dc_prev_sigmoid_z_1.unbind(1)),
+                reversed(ddc_prev_total.unbind(1)),
+                reversed(one_minus_sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(dh_sigmoid_z_3_ddz.unbind(1)),
+                reversed(shared.unbind(1)),
+                reversed(shared_2.unbind(1)),
+                reversed(shared_3.unbind(1)),
+                reversed(shared_4.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(one_minus_sigmoid_z_1.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+            ):
+                # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d]
+                #     * one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
+                dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
+                    dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
+                )
+                # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
+                grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
+                # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
+                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                )
+                # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
+                dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
+                    c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
+                )
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
+                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
+                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
+                    dc_total_sigmoid_z_0_t,
+                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                )
+                # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
+                #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
+                #     - dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
+                grad_z_t = torch.stack(
+                    [
+                        dsigmoid_z_0_t.mul_(shared_t),
+                        dsigmoid_z_1_t.mul_(shared_2_t),
+                        dtanh_z_2_t.mul_(tanh_z_2_2_t),
+                        torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
+                    ],
+                    1,
+                )
+                # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
+                # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
+                #     one_minus_sigmoid_z_1[n, t, d]
+                dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddb.new_zeros(n, t, 4, d)
+            grad_h_start = grad_h_t
+            grad_c_start = grad_c_t
+        if need_dx:
+            dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        if need_grad_b:
+            grad_b = grad_z.sum((0, 1))  # grad_b[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        parts.append(
+            (
+                ddh_total if need_ddh else None,
+                ddh_prev_start if need_ddh_n else None,
+                ddc_prev_start if need_ddc_n else None,
+                dx,
+                dw,
+                grad_b,
+                du,
+                grad_h_start if need_dh0 else None,
+                grad_c_start if need_dc0 else None,
+            )
+        )
+    if ddu is not None:
+        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_grad_u, need_dh0, need_dc0 = (
+            needs or (True,) * 9
+        )
+        dx = dw = db = grad_u = None
+        n, t, _ = dh.shape
+        d = ddu.shape[2]
+        if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
+            # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
+            tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
+            # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
+            c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
+            # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
+            tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
+            dh_prev_next_t = dh_n
+            dc_prev_next_t = dc_n
+            dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
+                [] for _ in range(5)
+            )
+            for (
+                dh_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                sigmoid_z_0_t,
+                sigmoid_z_1_t,
+                c_prev_sigmoid_z_1_2_t,
+                tanh_c_sigmoid_z_3_2_t,
+                tanh_z_2_2_t,
+                tanh_z_2_sigmoid_z_0_2_t,
+            ) in zip(
+                reversed(dh.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+                reversed(c_prev_sigmoid_z_1_2.unbind(1)),
+                reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
+                dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
+                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
+                dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
+                dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
+                # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
+                #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] *
+                #     tanh_z_2_2[n, t, d], dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
+                dz_t = torch.stack(
+                    [
+                        dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
+                        c_prev_sigmoid_z_1_2_t * dc_prev_t,
+                        dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
+                        dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
+                    ],
+                    1,
+                )
+                # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
+                dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
+                dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
+                dc_total_steps.append(dc_total_t)
+                dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
+                dc_prev_steps.append(dc_prev_t)
+                dz_steps.append(dz_t)
+                dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
+            dh_sigmoid_z_3 = (
+                torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddu.new_zeros(n, t, d)
+            )
+            dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddu.new_zeros(n, t, d)
+            dc_total_sigmoid_z_0 = (
+                torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
+                if dc_total_sigmoid_z_0_steps
+                else ddu.new_zeros(n, t, d)
+            )
+            dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddu.new_zeros(n, t, d)
+            dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddu.new_zeros(n, t, 4, d)
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
+        dh_last2 = ddu.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        # sum_ddu_h_prev2[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e)
+        sum_ddu_h_prev2 = (h_prev2 @ ddu.flatten(1)).unflatten(-1, (4, d))
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        (
+            ddz_steps,
+            ddc_prev_total_steps,
+            ddc_total_sigmoid_z_0_steps,
+            ddc_total_steps,
+            ddh_sigmoid_z_3_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(6))
+        for (
+            sum_ddu_h_prev2_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            sum_ddu_h_prev2.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = sum_ddu_h_prev2_t.clone()  # ddz[n, t, g, d] = sum_ddu_h_prev2[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
+            ddz_steps.append(ddz_t)
+            ddc_prev_total_steps.append(ddc_prev_total_t)
+            ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
+            ddc_total_steps.append(ddc_total_t)
+            ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddu.new_zeros(n, t, 4, d)
+        ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddu.new_zeros(n, t, d)
+        ddc_total_sigmoid_z_0 = (
+            torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddu.new_zeros(n, t, d)
+        )
+        ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddu.new_zeros(n, t, d)
+        ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddu.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddu.new_zeros(n, t, d)
+        ddh_prev_start = ddh_prev_t
+        ddc_prev_start = ddc_prev_t
+        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
+            # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+            dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
+            # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+            shared = sigmoid_z_0 * one_minus_sigmoid_z_0
+            # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+            shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
+            # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+            shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
+            # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
+            dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
+            # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
+            # sum_ddu_dz[n, t, d] = sum(ddu[d, g, d'] * dz[n, t, g, d'], over=(d', g))
+            sum_ddu_dz = dz.flatten(2) @ ddu.flatten(1).T
+            grad_h_t = dh_last2
+            grad_c_t = dh_last2
+            grad_z_steps = []
+            for (
+                ddc_total_t,
+                ddz_t,
+                dh_sigmoid_z_3_t,
+                one_minus_sigmoid_z_3_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                one_minus_tanh_c_squared_t,
+                dc_total_t,
+                dc_total_sigmoid_z_0_t,
+                ddc_total_sigmoid_z_0_t,
+                tanh_z_2_t,
+                c_prev2_t,
+                dc_prev_sigmoid_z_1_t,
+                ddc_prev_total_t,
+                one_minus_sigmoid_z_0_t,
+                sigmoid_z_0_t,
+                dh_sigmoid_z_3_ddz_t,
+                shared_t,
+                shared_2_t,
+                shared_3_t,
+                shared_4_t,
+                tanh_z_2_2_t,
+                sum_ddu_dz_t,
+                one_minus_sigmoid_z_1_t,
+                sigmoid_z_1_t,
+            ) in zip(
+                reversed(ddc_total.unbind(1)),
+                reversed(ddz.unbind(1)),
+                reversed(dh_sigmoid_z_3.unbind(1)),
+                reversed(one_minus_sigmoid_z_3.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(one_minus_tanh_c_squared.unbind(1)),
+                reversed(dc_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
+                reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(tanh_z_2.unbind(1)),
+                reversed(c_prev2.unbind(1)),
+                reversed(dc_prev_sigmoid_z_1.unbind(1)),
+                reversed(ddc_prev_total.unbind(1)),
+                reversed(one_minus_sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(dh_sigmoid_z_3_ddz.unbind(1)),
+                reversed(shared.unbind(1)),
+                reversed(shared_2.unbind(1)),
+                reversed(shared_3.unbind(1)),
+                reversed(shared_4.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(sum_ddu_dz.unbind(1)),
+                reversed(one_minus_sigmoid_z_1.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+            ):
+                # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d]
+                #     * one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
+                dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
+                    dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
+                )
+                # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
+                grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
+                # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
+                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                )
+                # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
+                dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
+                    c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
+                )
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
+                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
+                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
+                    dc_total_sigmoid_z_0_t,
+                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                )
+                # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
+                #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
+                #     - dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
+                grad_z_t = torch.stack(
+                    [
+                        dsigmoid_z_0_t.mul_(shared_t),
+                        dsigmoid_z_1_t.mul_(shared_2_t),
+                        dtanh_z_2_t.mul_(tanh_z_2_2_t),
+                        torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
+                    ],
+                    1,
+                )
+                # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = (grad_z_t.flatten(1) @ u.flatten(1).T).add_(sum_ddu_dz_t)
+                # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
+                #     one_minus_sigmoid_z_1[n, t, d]
+                dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddu.new_zeros(n, t, 4, d)
+            grad_h_start = grad_h_t
+            grad_c_start = grad_c_t
+        if need_dx:
+            dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_grad_u:
+            # grad_u[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
+            grad_u = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+            # grad_u[e, g, d] = grad_u, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
+            grad_u += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        parts.append(
+            (
+                ddh_total if need_ddh else None,
+                ddh_prev_start if need_ddh_n else None,
+                ddc_prev_start if need_ddc_n else None,
+                dx,
+                dw,
+                db,
+                grad_u,
+                grad_h_start if need_dh0 else None,
+                grad_c_start if need_dc0 else None,
+            )
+        )
+    if ddh_start is not None:
+        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
+        dx = dw = db = du = None
+        t = dh.shape[1]
+        n, d = ddh_start.shape
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
+            tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
+            c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
+            tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
+            dh_prev_next_t = dh_n
+            dc_prev_next_t = dc_n
+            dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
+                [] for _ in range(5)
+            )
+            for (
+                dh_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                sigmoid_z_0_t,
+                sigmoid_z_1_t,
+                c_prev_sigmoid_z_1_2_t,
+                tanh_c_sigmoid_z_3_2_t,
+                tanh_z_2_2_t,
+                tanh_z_2_sigmoid_z_0_2_t,
+            ) in zip(
+                reversed(dh.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+                reversed(c_prev_sigmoid_z_1_2.unbind(1)),
+                reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
+                dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
+                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
+                dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
+                dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
+                # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
+                #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] *
+                #     tanh_z_2_2[n, t, d], dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
+                dz_t = torch.stack(
+                    [
+                        dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
+                        c_prev_sigmoid_z_1_2_t * dc_prev_t,
+                        dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
+                        dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
+                    ],
+                    1,
+                )
+                # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
+                dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
+                dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
+                dc_total_steps.append(dc_total_t)
+                dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
+                dc_prev_steps.append(dc_prev_t)
+                dz_steps.append(dz_t)
+                dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
+            dh_sigmoid_z_3 = (
+                torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddh_start.new_zeros(n, t, d)
+            )
+            dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddh_start.new_zeros(n, t, d)
+            dc_total_sigmoid_z_0 = (
+                torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
+                if dc_total_sigmoid_z_0_steps
+                else ddh_start.new_zeros(n, t, d)
+            )
+            dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddh_start.new_zeros(n, t, d)
+            dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddh_start.new_zeros(n, t, 4, d)
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
+        dh_last2 = ddh_start.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        ddh_prev_t = ddh_start
+        ddc_prev_t = dh_last2
+        (
+            ddz_steps,
+            ddc_prev_total_steps,
+            ddc_total_sigmoid_z_0_steps,
+            ddc_total_steps,
+            ddh_sigmoid_z_3_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(6))
+        for (
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
+            ddz_steps.append(ddz_t)
+            ddc_prev_total_steps.append(ddc_prev_total_t)
+            ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
+            ddc_total_steps.append(ddc_total_t)
+            ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddh_start.new_zeros(n, t, 4, d)
+        ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddh_start.new_zeros(n, t, d)
+        ddc_total_sigmoid_z_0 = (
+            torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddh_start.new_zeros(n, t, d)
+        )
+        ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddh_start.new_zeros(n, t, d)
+        ddh_sigmoid_z_3 = (
+            torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddh_start.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddh_start.new_zeros(n, t, d)
+        ddh_prev_start = ddh_prev_t
+        ddc_prev_start = ddc_prev_t
+        ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+            dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
+            # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+            shared = sigmoid_z_0 * one_minus_sigmoid_z_0
+            # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+            shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
+            # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+            shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
+            # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
+            dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
+            # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
+            grad_h_t = dh_last2
+            grad_c_t = dh_last2
+            grad_z_steps = []
+            for (
+                ddc_total_t,
+                ddz_t,
+                dh_sigmoid_z_3_t,
+                one_minus_sigmoid_z_3_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                one_minus_tanh_c_squared_t,
+                dc_total_t,
+                dc_total_sigmoid_z_0_t,
+                ddc_total_sigmoid_z_0_t,
+                tanh_z_2_t,
+                c_prev2_t,
+                dc_prev_sigmoid_z_1_t,
+                ddc_prev_total_t,
+                one_minus_sigmoid_z_0_t,
+                sigmoid_z_0_t,
+                dh_sigmoid_z_3_ddz_t,
+                shared_t,
+                shared_2_t,
+                shared_3_t,
+                shared_4_t,
+                tanh_z_2_2_t,
+                one_minus_sigmoid_z_1_t,
+                sigmoid_z_1_t,
+            ) in zip(
+                reversed(ddc_total.unbind(1)),
+                reversed(ddz.unbind(1)),
+                reversed(dh_sigmoid_z_3.unbind(1)),
+                reversed(one_minus_sigmoid_z_3.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(one_minus_tanh_c_squared.unbind(1)),
+                reversed(dc_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
+                reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(tanh_z_2.unbind(1)),
+                reversed(c_prev2.unbind(1)),
+                reversed(dc_prev_sigmoid_z_1.unbind(1)),
+                reversed(ddc_prev_total.unbind(1)),
+                reversed(one_minus_sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(dh_sigmoid_z_3_ddz.unbind(1)),
+                reversed(shared.unbind(1)),
+                reversed(shared_2.unbind(1)),
+                reversed(shared_3.unbind(1)),
+                reversed(shared_4.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(one_minus_sigmoid_z_1.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+            ):
+                # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d]
+                #     * one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
+                dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
+                    dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
+                )
+                # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
+                grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
+                # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
+                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                )
+                # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
+                dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
+                    c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
+                )
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
+                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
+                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
+                    dc_total_sigmoid_z_0_t,
+                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                )
+                # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
+                #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
+                #     - dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
+                grad_z_t = torch.stack(
+                    [
+                        dsigmoid_z_0_t.mul_(shared_t),
+                        dsigmoid_z_1_t.mul_(shared_2_t),
+                        dtanh_z_2_t.mul_(tanh_z_2_2_t),
+                        torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
+                    ],
+                    1,
+                )
+                # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
+                # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
+                #     one_minus_sigmoid_z_1[n, t, d]
+                dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddh_start.new_zeros(n, t, 4, d)
+            grad_h_start = grad_h_t
+            grad_c_start = grad_c_t
+        if need_dx:
+            dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        parts.append(
+            (
+                ddh_total if need_ddh else None,
+                ddh_prev_start if need_ddh_n else None,
+                ddc_prev_start if need_ddc_n else None,
+                dx,
+                dw,
+                db,
+                du,
+                grad_h_start if need_dh0 else None,
+                grad_c_start if need_dc0 else None,
+            )
+        )
+    if ddc_start is not None:
+        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
+        dx = dw = db = du = None
+        t = dh.shape[1]
+        n, d = ddc_start.shape
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
+            tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # c_prev_sigmoid_z_1_2[n, t, d] = c_prev2[n, t, d] * (1 - sigmoid_z_1[n, t, d])
+            c_prev_sigmoid_z_1_2 = (1 - sigmoid_z_1).mul_(c_prev2)
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
+            tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
+            dh_prev_next_t = dh_n
+            dc_prev_next_t = dc_n
+            dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
+                [] for _ in range(5)
+            )
+            for (
+                dh_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                sigmoid_z_0_t,
+                sigmoid_z_1_t,
+                c_prev_sigmoid_z_1_2_t,
+                tanh_c_sigmoid_z_3_2_t,
+                tanh_z_2_2_t,
+                tanh_z_2_sigmoid_z_0_2_t,
+            ) in zip(
+                reversed(dh.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+                reversed(c_prev_sigmoid_z_1_2.unbind(1)),
+                reversed(tanh_c_sigmoid_z_3_2.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
+            ):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
+                dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
+                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
+                dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
+                dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
+                # dz[n, t, g, d] = concat(dc_total_sigmoid_z_0[n, t, d] * tanh_z_2_sigmoid_z_0_2[n, t, d],
+                #     c_prev_sigmoid_z_1_2[n, t, d] * dc_prev[n, t, d], dc_total_sigmoid_z_0[n, t, d] *
+                #     tanh_z_2_2[n, t, d], dh_sigmoid_z_3[n, t, d] * tanh_c_sigmoid_z_3_2[n, t, d], along=g)
+                dz_t = torch.stack(
+                    [
+                        dc_total_sigmoid_z_0_t * tanh_z_2_sigmoid_z_0_2_t,
+                        c_prev_sigmoid_z_1_2_t * dc_prev_t,
+                        dc_total_sigmoid_z_0_t * tanh_z_2_2_t,
+                        dh_sigmoid_z_3_t * tanh_c_sigmoid_z_3_2_t,
+                    ],
+                    1,
+                )
+                # dh_prev[n, t, d] = sum(u[d, g, d2] * dz[n, t, g, d2], over=(d2, g))
+                dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
+                dh_sigmoid_z_3_steps.append(dh_sigmoid_z_3_t)
+                dc_total_steps.append(dc_total_t)
+                dc_total_sigmoid_z_0_steps.append(dc_total_sigmoid_z_0_t)
+                dc_prev_steps.append(dc_prev_t)
+                dz_steps.append(dz_t)
+                dh_prev_next_t, dc_prev_next_t = dh_prev_t, dc_prev_t
+            dh_sigmoid_z_3 = (
+                torch.stack(dh_sigmoid_z_3_steps[::-1], 1) if dh_sigmoid_z_3_steps else ddc_start.new_zeros(n, t, d)
+            )
+            dc_total = torch.stack(dc_total_steps[::-1], 1) if dc_total_steps else ddc_start.new_zeros(n, t, d)
+            dc_total_sigmoid_z_0 = (
+                torch.stack(dc_total_sigmoid_z_0_steps[::-1], 1)
+                if dc_total_sigmoid_z_0_steps
+                else ddc_start.new_zeros(n, t, d)
+            )
+            dc_prev = torch.stack(dc_prev_steps[::-1], 1) if dc_prev_steps else ddc_start.new_zeros(n, t, d)
+            dz = torch.stack(dz_steps[::-1], 1) if dz_steps else ddc_start.new_zeros(n, t, 4, d)
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        dh_last2 = ddc_start.new_zeros((n, d))  # dh_last2[n, d] = 0
+        ddh_prev_t = dh_last2
+        ddc_prev_t = ddc_start
+        (
+            ddz_steps,
+            ddc_prev_total_steps,
+            ddc_total_sigmoid_z_0_steps,
+            ddc_total_steps,
+            ddh_sigmoid_z_3_steps,
+            ddh_total_steps,
+        ) = ([] for _ in range(6))
+        for (
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = (ddc_prev_total_t * sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            ddh_total_t = ddh_sigmoid_z_3_t * sigmoid_z_3_t
+            ddz_steps.append(ddz_t)
+            ddc_prev_total_steps.append(ddc_prev_total_t)
+            ddc_total_sigmoid_z_0_steps.append(ddc_total_sigmoid_z_0_t)
+            ddc_total_steps.append(ddc_total_t)
+            ddh_sigmoid_z_3_steps.append(ddh_sigmoid_z_3_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t, ddc_prev_t = ddh_total_t, ddc_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddc_start.new_zeros(n, t, 4, d)
+        ddc_prev_total = torch.stack(ddc_prev_total_steps, 1) if ddc_prev_total_steps else ddc_start.new_zeros(n, t, d)
+        ddc_total_sigmoid_z_0 = (
+            torch.stack(ddc_total_sigmoid_z_0_steps, 1) if ddc_total_sigmoid_z_0_steps else ddc_start.new_zeros(n, t, d)
+        )
+        ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddc_start.new_zeros(n, t, d)
+        ddh_sigmoid_z_3 = (
+            torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddc_start.new_zeros(n, t, d)
+        )
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddc_start.new_zeros(n, t, d)
+        ddh_prev_start = ddh_prev_t
+        ddc_prev_start = ddc_prev_t
+        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+            dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
+            # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+            shared = sigmoid_z_0 * one_minus_sigmoid_z_0
+            # shared_2[n, t, d] = sigmoid_z_1[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+            shared_2 = sigmoid_z_1 * one_minus_sigmoid_z_1
+            # shared_3[n, t, d] = ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+            shared_3 = ddh_sigmoid_z_3.mul_(dh_sigmoid_z_3).mul_(one_minus_sigmoid_z_3)
+            # dh_sigmoid_z_3_ddz[n, t, d] = dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d]
+            dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
+            # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
+            grad_h_t = dh_last2
+            grad_c_t = dh_last2
+            grad_z_steps = []
+            for (
+                ddc_total_t,
+                ddz_t,
+                dh_sigmoid_z_3_t,
+                one_minus_sigmoid_z_3_t,
+                sigmoid_z_3_t,
+                tanh_c_t,
+                one_minus_tanh_c_squared_t,
+                dc_total_t,
+                dc_total_sigmoid_z_0_t,
+                ddc_total_sigmoid_z_0_t,
+                tanh_z_2_t,
+                c_prev2_t,
+                dc_prev_sigmoid_z_1_t,
+                ddc_prev_total_t,
+                one_minus_sigmoid_z_0_t,
+                sigmoid_z_0_t,
+                dh_sigmoid_z_3_ddz_t,
+                shared_t,
+                shared_2_t,
+                shared_3_t,
+                shared_4_t,
+                tanh_z_2_2_t,
+                one_minus_sigmoid_z_1_t,
+                sigmoid_z_1_t,
+            ) in zip(
+                reversed(ddc_total.unbind(1)),
+                reversed(ddz.unbind(1)),
+                reversed(dh_sigmoid_z_3.unbind(1)),
+                reversed(one_minus_sigmoid_z_3.unbind(1)),
+                reversed(sigmoid_z_3.unbind(1)),
+                reversed(tanh_c.unbind(1)),
+                reversed(one_minus_tanh_c_squared.unbind(1)),
+                reversed(dc_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
+                reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(tanh_z_2.unbind(1)),
+                reversed(c_prev2.unbind(1)),
+                reversed(dc_prev_sigmoid_z_1.unbind(1)),
+                reversed(ddc_prev_total.unbind(1)),
+                reversed(one_minus_sigmoid_z_0.unbind(1)),
+                reversed(sigmoid_z_0.unbind(1)),
+                reversed(dh_sigmoid_z_3_ddz.unbind(1)),
+                reversed(shared.unbind(1)),
+                reversed(shared_2.unbind(1)),
+                reversed(shared_3.unbind(1)),
+                reversed(shared_4.unbind(1)),
+                reversed(tanh_z_2_2.unbind(1)),
+                reversed(one_minus_sigmoid_z_1.unbind(1)),
+                reversed(sigmoid_z_1.unbind(1)),
+            ):
+                # dtanh_c[n, t, d] = grad_h[n, t, d] * sigmoid_z_3[n, t, d] + dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d]
+                #     * one_minus_sigmoid_z_3[n, t, d] - 2 * ddc_total[n, t, d] * tanh_c[n, t, d])
+                dtanh_c_t = (grad_h_t * sigmoid_z_3_t).addcmul_(
+                    dh_sigmoid_z_3_t, (ddz_t[:, 3] * one_minus_sigmoid_z_3_t).addcmul_(ddc_total_t, tanh_c_t, value=-2)
+                )
+                # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
+                grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
+                # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
+                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                )
+                # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
+                #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
+                dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
+                    c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
+                )
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
+                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
+                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
+                    dc_total_sigmoid_z_0_t,
+                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                )
+                # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
+                #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
+                #     - dh_sigmoid_z_3_ddz[n, t, d]) * shared_4[n, t, d], along=g)
+                grad_z_t = torch.stack(
+                    [
+                        dsigmoid_z_0_t.mul_(shared_t),
+                        dsigmoid_z_1_t.mul_(shared_2_t),
+                        dtanh_z_2_t.mul_(tanh_z_2_2_t),
+                        torch.addcmul(shared_3_t, grad_h_t - dh_sigmoid_z_3_ddz_t, shared_4_t),
+                    ],
+                    1,
+                )
+                # grad_h_prev[n, t, d] = sum(u[d, g, d'] * grad_z[n, t, g, d'], over=(d', g))
+                grad_h_prev_t = grad_z_t.flatten(1) @ u.flatten(1).T
+                # dc_prev2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_1[n, t, d] + dc_prev_sigmoid_z_1[n, t, d] *
+                #     one_minus_sigmoid_z_1[n, t, d]
+                dc_prev2_t = grad_c_total_t.mul_(sigmoid_z_1_t).addcmul_(dc_prev_sigmoid_z_1_t, one_minus_sigmoid_z_1_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t, grad_c_t = grad_h_prev_t, dc_prev2_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddc_start.new_zeros(n, t, 4, d)
+            grad_h_start = grad_h_t
+            grad_c_start = grad_c_t
+        if need_dx:
+            dx = grad_z.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * grad_z[n, t, g, d], over=(d, g))
+        if need_dw:
+            # dw[i, g, d] = sum(x[n, t, i] * grad_z[n, t, g, d], over=(n, t))
+            dw = (x.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[g, d] = sum(grad_z[n, t, g, d], over=(n, t))
+        if need_du:
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, g, d] = sum(h_prev2[n, t, e] * grad_z[n, t, g, d], over=(n, t))
+            du = (h_prev2.flatten(0, 1).T @ grad_z.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+            # du[e, g, d] = du, at [e, g, d2] += sum(ddh_prev[n, t, e] * dz[n, t, g, d2], over=(n, t))
+            du += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
+        parts.append(
+            (
+                ddh_total if need_ddh else None,
+                ddh_prev_start if need_ddh_n else None,
+                ddc_prev_start if need_ddc_n else None,
+                dx,
+                dw,
+                db,
+                du,
+                grad_h_start if need_dh0 else None,
+                grad_c_start if need_dc0 else None,
+            )
+        )
+    return added(9, *parts)
 
 
 @in_float32
@@ -3009,88 +2298,449 @@ def lstm_jvp(
     c0: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The tangents of h, h_n and c_n, from those of the inputs; None where none is given."""
-    if tx is None or tw is None or tb is None or tu is None or th0 is None or tc0 is None:
-        return added(
-            3,
-            None if tx is None else _jvp_of_x(tx, tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, w, u, tanh_c, c, c0),
-            None if tw is None else _jvp_of_w(tw, tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, x, u, tanh_c, c, c0),
-            None if tb is None else _jvp_of_b(tb, tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, u, tanh_c, c, c0),
-            (
-                None
-                if tu is None
-                else _jvp_of_u(tu, tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, u, tanh_c, c, h, h0, c0)
-            ),
-            None if th0 is None else _jvp_of_h0(th0, tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, u, tanh_c, c, c0),
-            None if tc0 is None else _jvp_of_c0(tc0, tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, u, tanh_c, c, c0),
+    if tx is not None and tw is not None and tb is not None and tu is not None and th0 is not None and tc0 is not None:
+        d = tw.shape[2]
+        n, t, _ = tx.shape
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        # tu_h_prev2_tw_x_tx_w_tb[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e) + sum(tw[i, g, d] *
+        #     x[n, t, i], over=i) + sum(tx[n, t, i] * w[i, g, d], over=i) + tb[g, d]
+        tu_h_prev2_tw_x_tx_w_tb = (
+            functional.linear(h_prev2, tu.flatten(1).T, tb.flatten())
+            .unflatten(-1, (4, d))
+            .add_((x @ tw.flatten(1)).unflatten(-1, (4, d)))
+            .add_((tx @ w.flatten(1)).unflatten(-1, (4, d)))
         )
-    d = tw.shape[2]
-    n, t, _ = tx.shape
-    tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
-    one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
-    c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
-    # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
-    c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-    one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
-    # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
-    tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
-    one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
-    # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
-    tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
-    one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    # tu_h_prev2_tw_x_tx_w_tb[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e) + sum(tw[i, g, d] * x[n, t, i],
-    #     over=i) + sum(tx[n, t, i] * w[i, g, d], over=i) + tb[g, d]
-    tu_h_prev2_tw_x_tx_w_tb = (
-        functional.linear(h_prev2, tu.flatten(1).T, tb.flatten())
-        .unflatten(-1, (4, d))
-        .add_((x @ tw.flatten(1)).unflatten(-1, (4, d)))
-        .add_((tx @ w.flatten(1)).unflatten(-1, (4, d)))
-    )
-    ddh_prev_t = th0
-    ddc_prev_t = tc0
-    th_steps = []
-    for (
-        tu_h_prev2_tw_x_tx_w_tb_t,
-        c_prev_sigmoid_z_1_t,
-        tanh_z_2_2_t,
-        tanh_z_2_sigmoid_z_0_t,
-        sigmoid_z_0_t,
-        sigmoid_z_1_t,
-        one_minus_tanh_c_squared_t,
-        tanh_c_sigmoid_z_3_t,
-        sigmoid_z_3_t,
-    ) in zip(
-        tu_h_prev2_tw_x_tx_w_tb.unbind(1),
-        c_prev_sigmoid_z_1.unbind(1),
-        tanh_z_2_2.unbind(1),
-        tanh_z_2_sigmoid_z_0.unbind(1),
-        sigmoid_z_0.unbind(1),
-        sigmoid_z_1.unbind(1),
-        one_minus_tanh_c_squared.unbind(1),
-        tanh_c_sigmoid_z_3.unbind(1),
-        sigmoid_z_3.unbind(1),
-    ):
-        ddz_t = tu_h_prev2_tw_x_tx_w_tb_t.clone()  # ddz[n, t, g, d] = tu_h_prev2_tw_x_tx_w_tb[n, t, g, d]
-        # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
-        ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
-        # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
-        ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
-        # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
-        #     ddz[n, t, 0, d]
-        ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-        # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        #     sigmoid_z_0[n, t, d]
-        ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-        # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
-        #     one_minus_tanh_c_squared[n, t, d]
-        ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
-        th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)  # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
-    th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-    th_n = ddh_prev_t
-    tc_n = ddc_prev_t
-    return th, th_n, tc_n
+        ddh_prev_t = th0
+        ddc_prev_t = tc0
+        th_steps = []
+        for (
+            tu_h_prev2_tw_x_tx_w_tb_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            tu_h_prev2_tw_x_tx_w_tb.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = tu_h_prev2_tw_x_tx_w_tb_t.clone()  # ddz[n, t, g, d] = tu_h_prev2_tw_x_tx_w_tb[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            th_steps.append(th_t)
+            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+        th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
+        th_n = ddh_prev_t
+        tc_n = ddc_prev_t
+        return th, th_n, tc_n
+    parts = []
+    if tx is not None:
+        n, t, _ = tx.shape
+        d = tanh_z_2.shape[2]
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
+        dh_last2 = tx.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        # sum_tx_w[n, t, g, d] = sum(tx[n, t, i] * w[i, g, d], over=i)
+        sum_tx_w = (tx @ w.flatten(1)).unflatten(-1, (4, d))
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        th_steps = []
+        for (
+            sum_tx_w_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            sum_tx_w.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = sum_tx_w_t.clone()  # ddz[n, t, g, d] = sum_tx_w[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            th_steps.append(th_t)
+            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+        th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
+        th_n = ddh_prev_t
+        tc_n = ddc_prev_t
+        parts.append((th, th_n, tc_n))
+    if tw is not None:
+        n, t, _ = tanh_z_2.shape
+        d = tw.shape[2]
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
+        dh_last2 = tw.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        # sum_tw_x[n, t, g, d] = sum(tw[i, g, d] * x[n, t, i], over=i)
+        sum_tw_x = (x @ tw.flatten(1)).unflatten(-1, (4, d))
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        th_steps = []
+        for (
+            sum_tw_x_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            sum_tw_x.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = sum_tw_x_t.clone()  # ddz[n, t, g, d] = sum_tw_x[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            th_steps.append(th_t)
+            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+        th = torch.stack(th_steps, 1) if th_steps else tw.new_zeros(n, t, d)
+        th_n = ddh_prev_t
+        tc_n = ddc_prev_t
+        parts.append((th, th_n, tc_n))
+    if tb is not None:
+        n, t, _ = tanh_z_2.shape
+        d = tb.shape[1]
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
+        dh_last2 = tb.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        th_steps = []
+        for (
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = tb.expand(n, 4, d).clone()  # ddz[n, t, g, d] = tb[g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            th_steps.append(th_t)
+            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+        th = torch.stack(th_steps, 1) if th_steps else tb.new_zeros(n, t, d)
+        th_n = ddh_prev_t
+        tc_n = ddc_prev_t
+        parts.append((th, th_n, tc_n))
+    if tu is not None:
+        n, t, _ = tanh_z_2.shape
+        d = tu.shape[2]
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
+        dh_last2 = tu.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        # sum_tu_h_prev2[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e)
+        sum_tu_h_prev2 = (h_prev2 @ tu.flatten(1)).unflatten(-1, (4, d))
+        ddh_prev_t = dh_last2
+        ddc_prev_t = dh_last2
+        th_steps = []
+        for (
+            sum_tu_h_prev2_t,
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            sum_tu_h_prev2.unbind(1),
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            ddz_t = sum_tu_h_prev2_t.clone()  # ddz[n, t, g, d] = sum_tu_h_prev2[n, t, g, d]
+            # ddz[n, t, g, d] = ddz, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t += (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            th_steps.append(th_t)
+            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+        th = torch.stack(th_steps, 1) if th_steps else tu.new_zeros(n, t, d)
+        th_n = ddh_prev_t
+        tc_n = ddc_prev_t
+        parts.append((th, th_n, tc_n))
+    if th0 is not None:
+        n, d = th0.shape
+        t = tanh_z_2.shape[1]
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
+        dh_last2 = th0.new_zeros((n, d))  # dh_last2[n, d] = 0
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        ddh_prev_t = th0
+        ddc_prev_t = dh_last2
+        th_steps = []
+        for (
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            th_steps.append(th_t)
+            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+        th = torch.stack(th_steps, 1) if th_steps else th0.new_zeros(n, t, d)
+        th_n = ddh_prev_t
+        tc_n = ddc_prev_t
+        parts.append((th, th_n, tc_n))
+    if tc0 is not None:
+        n, d = tc0.shape
+        t = tanh_z_2.shape[1]
+        tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
+        one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
+        c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
+        # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
+        c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
+        one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
+        # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
+        tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
+        one_minus_sigmoid_z_3 = 1 - sigmoid_z_3  # one_minus_sigmoid_z_3[n, t, d] = 1 - sigmoid_z_3[n, t, d]
+        # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
+        tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
+        one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
+        dh_last2 = tc0.new_zeros((n, d))  # dh_last2[n, d] = 0
+        ddh_prev_t = dh_last2
+        ddc_prev_t = tc0
+        th_steps = []
+        for (
+            c_prev_sigmoid_z_1_t,
+            tanh_z_2_2_t,
+            tanh_z_2_sigmoid_z_0_t,
+            sigmoid_z_0_t,
+            sigmoid_z_1_t,
+            one_minus_tanh_c_squared_t,
+            tanh_c_sigmoid_z_3_t,
+            sigmoid_z_3_t,
+        ) in zip(
+            c_prev_sigmoid_z_1.unbind(1),
+            tanh_z_2_2.unbind(1),
+            tanh_z_2_sigmoid_z_0.unbind(1),
+            sigmoid_z_0.unbind(1),
+            sigmoid_z_1.unbind(1),
+            one_minus_tanh_c_squared.unbind(1),
+            tanh_c_sigmoid_z_3.unbind(1),
+            sigmoid_z_3.unbind(1),
+        ):
+            # ddz[n, t, g, d] = zeros, at [n, t, g, d2] += sum(ddh_prev[n, t, d] * u[d, g, d2], over=d)
+            ddz_t = (ddh_prev_t @ u.flatten(1)).unflatten(-1, (4, d))
+            # ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
+            ddc_prev_total_t = torch.addcmul(ddc_prev_t, c_prev_sigmoid_z_1_t, ddz_t[:, 1])
+            # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
+            #     ddz[n, t, 0, d]
+            ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
+            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            #     sigmoid_z_0[n, t, d]
+            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            #     one_minus_tanh_c_squared[n, t, d]
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
+            th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            th_steps.append(th_t)
+            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+        th = torch.stack(th_steps, 1) if th_steps else tc0.new_zeros(n, t, d)
+        th_n = ddh_prev_t
+        tc_n = ddc_prev_t
+        parts.append((th, th_n, tc_n))
+    return added(3, *parts)
 
 
 DERIVATIVES = Derivatives(

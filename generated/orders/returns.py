@@ -39,43 +39,6 @@ def returns_forward(r: Tensor, v: Tensor, gamma: float = 0.99) -> tuple[Tensor, 
     return g, ReturnsSaved(*saved, t)
 
 
-def _double_backward_of_r(
-    ddg_total: Tensor, dg: Tensor, gamma: float, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddg_total alone."""
-    need_ddg, _, _ = needs or (True,) * 3
-    *leading, t = ddg_total.shape
-    dg_next_start = ddg_total.new_zeros(leading)  # dg_next_start[...] = 0
-    ddg_next_t = dg_next_start
-    ddg_total_total_steps = []
-    for ddg_total_t in reversed(ddg_total.unbind(-1)):
-        # ddg_total_total[..., t] = gamma * ddg_next[..., t] + ddg_total[..., t]
-        ddg_total_total_t = (gamma * ddg_next_t).add_(ddg_total_t)
-        ddg_total_total_steps.append(ddg_total_total_t)
-        ddg_next_t = ddg_total_total_t
-    ddg_total_total = (
-        torch.stack(ddg_total_total_steps[::-1], -1) if ddg_total_total_steps else ddg_total.new_zeros(*leading, t)
-    )
-    return ddg_total_total if need_ddg else None, None, None
-
-
-def _double_backward_of_v(
-    ddg_start: Tensor, dg: Tensor, gamma: float, *, needs: tuple[bool, ...] | None = None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddg_start alone."""
-    need_ddg, _, _ = needs or (True,) * 3
-    t = dg.shape[-1]
-    leading = ddg_start.shape[:]
-    ddg_next_t = ddg_start
-    ddg_total_steps = []
-    for _ in range(t):
-        ddg_total_t = gamma * ddg_next_t  # ddg_total[..., t] = gamma * ddg_next[..., t]
-        ddg_total_steps.append(ddg_total_t)
-        ddg_next_t = ddg_total_t
-    ddg_total = torch.stack(ddg_total_steps[::-1], -1) if ddg_total_steps else ddg_start.new_zeros(*leading, t)
-    return ddg_total if need_ddg else None, None, None
-
-
 @in_float32
 def returns_double_backward(
     ddg_total: Tensor | None,
@@ -87,72 +50,89 @@ def returns_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dg, r and v, from those of the gradients; None for what is 0, or not needed."""
-    if ddg_total is None or ddg_start is None:
-        return added(
-            3,
-            None if ddg_total is None else _double_backward_of_r(ddg_total, dg, gamma, needs=needs),
-            None if ddg_start is None else _double_backward_of_v(ddg_start, dg, gamma, needs=needs),
+    if ddg_total is not None and ddg_start is not None:
+        need_ddg, _, _ = needs or (True,) * 3
+        *leading, t = ddg_total.shape
+        ddg_next_t = ddg_start
+        ddg_total_total_steps = []
+        for ddg_total_t in reversed(ddg_total.unbind(-1)):
+            # ddg_total_total[..., t] = gamma * ddg_next[..., t] + ddg_total[..., t]
+            ddg_total_total_t = (gamma * ddg_next_t).add_(ddg_total_t)
+            ddg_total_total_steps.append(ddg_total_total_t)
+            ddg_next_t = ddg_total_total_t
+        ddg_total_total = (
+            torch.stack(ddg_total_total_steps[::-1], -1) if ddg_total_total_steps else ddg_total.new_zeros(*leading, t)
         )
-    need_ddg, _, _ = needs or (True,) * 3
-    *leading, t = ddg_total.shape
-    ddg_next_t = ddg_start
-    ddg_total_total_steps = []
-    for ddg_total_t in reversed(ddg_total.unbind(-1)):
-        # ddg_total_total[..., t] = gamma * ddg_next[..., t] + ddg_total[..., t]
-        ddg_total_total_t = (gamma * ddg_next_t).add_(ddg_total_t)
-        ddg_total_total_steps.append(ddg_total_total_t)
-        ddg_next_t = ddg_total_total_t
-    ddg_total_total = (
-        torch.stack(ddg_total_total_steps[::-1], -1) if ddg_total_total_steps else ddg_total.new_zeros(*leading, t)
-    )
-    return ddg_total_total if need_ddg else None, None, None
-
-
-def _jvp_of_r(tr: Tensor, gamma: float) -> tuple[Tensor | None]:
-    """The same from tr alone."""
-    *leading, t = tr.shape
-    dg_next_start = tr.new_zeros(leading)  # dg_next_start[...] = 0
-    ddg_next_t = dg_next_start
-    tg_steps = []
-    for tr_t in reversed(tr.unbind(-1)):
-        tg_t = (gamma * ddg_next_t).add_(tr_t)  # tg[..., t] = gamma * ddg_next[..., t] + tr[..., t]
-        tg_steps.append(tg_t)
-        ddg_next_t = tg_t
-    tg = torch.stack(tg_steps[::-1], -1) if tg_steps else tr.new_zeros(*leading, t)
-    return (tg,)
-
-
-def _jvp_of_v(tv: Tensor, gamma: float, t: int) -> tuple[Tensor | None]:
-    """The same from tv alone."""
-    leading = tv.shape[:]
-    ddg_next_t = tv
-    tg_steps = []
-    for _ in range(t):
-        tg_t = gamma * ddg_next_t  # tg[..., t] = gamma * ddg_next[..., t]
-        tg_steps.append(tg_t)
-        ddg_next_t = tg_t
-    tg = torch.stack(tg_steps[::-1], -1) if tg_steps else tv.new_zeros(*leading, t)
-    return (tg,)
+        return ddg_total_total if need_ddg else None, None, None
+    ddg_total_2 = ddg_total
+    parts = []
+    if ddg_total_2 is not None:
+        ddg_total = ddg_total_2
+        need_ddg, _, _ = needs or (True,) * 3
+        *leading, t = ddg_total.shape
+        dg_next_start = ddg_total.new_zeros(leading)  # dg_next_start[...] = 0
+        ddg_next_t = dg_next_start
+        ddg_total_total_steps = []
+        for ddg_total_t in reversed(ddg_total.unbind(-1)):
+            # ddg_total_total[..., t] = gamma * ddg_next[..., t] + ddg_total[..., t]
+            ddg_total_total_t = (gamma * ddg_next_t).add_(ddg_total_t)
+            ddg_total_total_steps.append(ddg_total_total_t)
+            ddg_next_t = ddg_total_total_t
+        ddg_total_total = (
+            torch.stack(ddg_total_total_steps[::-1], -1) if ddg_total_total_steps else ddg_total.new_zeros(*leading, t)
+        )
+        parts.append((ddg_total_total if need_ddg else None, None, None))
+    if ddg_start is not None:
+        need_ddg, _, _ = needs or (True,) * 3
+        t = dg.shape[-1]
+        leading = ddg_start.shape[:]
+        ddg_next_t = ddg_start
+        ddg_total_steps = []
+        for _ in range(t):
+            ddg_total_t = gamma * ddg_next_t  # ddg_total[..., t] = gamma * ddg_next[..., t]
+            ddg_total_steps.append(ddg_total_t)
+            ddg_next_t = ddg_total_t
+        ddg_total = torch.stack(ddg_total_steps[::-1], -1) if ddg_total_steps else ddg_start.new_zeros(*leading, t)
+        parts.append((ddg_total if need_ddg else None, None, None))
+    return added(3, *parts)
 
 
 @in_float32
 def returns_jvp(tr: Tensor | None, tv: Tensor | None, gamma: float, t: int) -> Tensor | None:
     """The tangents of g, from those of the inputs; None where none is given."""
-    if tr is None or tv is None:
-        return added(
-            1,
-            None if tr is None else _jvp_of_r(tr, gamma),
-            None if tv is None else _jvp_of_v(tv, gamma, t),
-        )[0]
-    *leading, t = tr.shape
-    ddg_next_t = tv
-    tg_steps = []
-    for tr_t in reversed(tr.unbind(-1)):
-        tg_t = (gamma * ddg_next_t).add_(tr_t)  # tg[..., t] = gamma * ddg_next[..., t] + tr[..., t]
-        tg_steps.append(tg_t)
-        ddg_next_t = tg_t
-    tg = torch.stack(tg_steps[::-1], -1) if tg_steps else tr.new_zeros(*leading, t)
-    return tg
+    if tr is not None and tv is not None:
+        *leading, t = tr.shape
+        ddg_next_t = tv
+        tg_steps = []
+        for tr_t in reversed(tr.unbind(-1)):
+            tg_t = (gamma * ddg_next_t).add_(tr_t)  # tg[..., t] = gamma * ddg_next[..., t] + tr[..., t]
+            tg_steps.append(tg_t)
+            ddg_next_t = tg_t
+        tg = torch.stack(tg_steps[::-1], -1) if tg_steps else tr.new_zeros(*leading, t)
+        return tg
+    parts = []
+    if tr is not None:
+        *leading, t = tr.shape
+        dg_next_start = tr.new_zeros(leading)  # dg_next_start[...] = 0
+        ddg_next_t = dg_next_start
+        tg_steps = []
+        for tr_t in reversed(tr.unbind(-1)):
+            tg_t = (gamma * ddg_next_t).add_(tr_t)  # tg[..., t] = gamma * ddg_next[..., t] + tr[..., t]
+            tg_steps.append(tg_t)
+            ddg_next_t = tg_t
+        tg = torch.stack(tg_steps[::-1], -1) if tg_steps else tr.new_zeros(*leading, t)
+        parts.append((tg,))
+    if tv is not None:
+        leading = tv.shape[:]
+        ddg_next_t = tv
+        tg_steps = []
+        for _ in range(t):
+            tg_t = gamma * ddg_next_t  # tg[..., t] = gamma * ddg_next[..., t]
+            tg_steps.append(tg_t)
+            ddg_next_t = tg_t
+        tg = torch.stack(tg_steps[::-1], -1) if tg_steps else tv.new_zeros(*leading, t)
+        parts.append((tg,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(

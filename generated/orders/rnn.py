@@ -60,386 +60,6 @@ def rnn_forward(x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor) -> tuple
     return h, RnnSaved(*saved)
 
 
-def _double_backward_of_x(
-    ddx: Tensor,
-    dh: Tensor,
-    h: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddx alone."""
-    need_ddh, need_grad_x, need_dw, need_db, need_du, need_dh0 = needs or (True,) * 6
-    grad_x = dw = db = du = None
-    n, t, _ = ddx.shape
-    d = dh.shape[2]
-    dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_grad_x or need_dw or need_db or need_du or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        dh_total_steps = []
-        for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
-            dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
-            dh_total_steps.append(dh_total_t)
-            dh_prev_next_t = dh_prev_t
-        dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddx.new_zeros(n, t, d)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    sum_w_ddx = ddx @ w  # sum_w_ddx[n, t, d] = sum(w[i, d] * ddx[n, t, i], over=i)
-    ddh_prev_t = dh_prev_start
-    ddz_steps, ddh_total_steps = [], []
-    for sum_w_ddx_t, one_minus_h_squared_t in zip(sum_w_ddx.unbind(1), one_minus_h_squared.unbind(1)):
-        ddz_t = sum_w_ddx_t.clone()  # ddz[n, t, d] = sum_w_ddx[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        ddh_total_t = ddz_t * one_minus_h_squared_t  # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        ddz_steps.append(ddz_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_grad_x or need_dw or need_db or need_du or need_dh0:
-        grad_h_t = dh_prev_start
-        grad_z_steps = []
-        for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
-            reversed(ddz.unbind(1)),
-            reversed(dh_total.unbind(1)),
-            reversed(h.unbind(1)),
-            reversed(one_minus_h_squared.unbind(1)),
-        ):
-            # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
-            grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
-            # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
-            grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
-            grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
-            grad_z_steps.append(grad_z_t)
-            grad_h_t = grad_h_prev_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, d)
-        grad_h_start = grad_h_t
-    if need_grad_x:
-        grad_x = grad_z @ w.T  # grad_x[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
-    if need_dw or need_du:
-        dz = dh_total.mul_(one_minus_h_squared)  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
-    if need_dw:
-        # dw[i, d] = sum(ddx[n, t, i] * dz[n, t, d], over=(n, t)) + sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
-        dw = (ddx.flatten(0, 1).T @ dz.flatten(0, 1)).addmm_(x.flatten(0, 1).T, grad_z.flatten(0, 1))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
-    if need_du:
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
-        du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
-        # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
-        du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
-    return ddh_total if need_ddh else None, grad_x, dw, db, du, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_w(
-    ddw: Tensor,
-    dh: Tensor,
-    h: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddw alone."""
-    need_ddh, need_dx, need_grad_w, need_db, need_du, need_dh0 = needs or (True,) * 6
-    dx = grad_w = db = du = None
-    n, t, _ = dh.shape
-    d = ddw.shape[1]
-    dh_prev_start = ddw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_dx or need_grad_w or need_db or need_du or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        dh_total_steps = []
-        for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
-            dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
-            dh_total_steps.append(dh_total_t)
-            dh_prev_next_t = dh_prev_t
-        dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddw.new_zeros(n, t, d)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    if need_dx or need_du:
-        dz = dh_total * one_minus_h_squared  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
-    sum_ddw_x = x @ ddw  # sum_ddw_x[n, t, d] = sum(ddw[i, d] * x[n, t, i], over=i)
-    ddh_prev_t = dh_prev_start
-    ddz_steps, ddh_total_steps = [], []
-    for sum_ddw_x_t, one_minus_h_squared_t in zip(sum_ddw_x.unbind(1), one_minus_h_squared.unbind(1)):
-        ddz_t = sum_ddw_x_t.clone()  # ddz[n, t, d] = sum_ddw_x[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        ddh_total_t = ddz_t * one_minus_h_squared_t  # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        ddz_steps.append(ddz_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddw.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddw.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_grad_w or need_db or need_du or need_dh0:
-        grad_h_t = dh_prev_start
-        grad_z_steps = []
-        for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
-            reversed(ddz.unbind(1)),
-            reversed(dh_total.unbind(1)),
-            reversed(h.unbind(1)),
-            reversed(one_minus_h_squared.unbind(1)),
-        ):
-            # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
-            grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
-            # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
-            grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
-            grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
-            grad_z_steps.append(grad_z_t)
-            grad_h_t = grad_h_prev_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddw.new_zeros(n, t, d)
-        grad_h_start = grad_h_t
-    if need_dx:
-        # dx[n, t, i] = sum(ddw[i, d] * dz[n, t, d], over=d) + sum(w[i, d] * grad_z[n, t, d], over=d)
-        dx = (dz @ ddw.T).flatten(0, 1).addmm_(grad_z.flatten(0, 1), w.T).unflatten(0, (n, t))
-    if need_grad_w:
-        # grad_w[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
-        grad_w = x.flatten(0, 1).T @ grad_z.flatten(0, 1)
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
-    if need_du:
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
-        du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
-        # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
-        du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
-    return ddh_total if need_ddh else None, dx, grad_w, db, du, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_b(
-    ddb: Tensor,
-    dh: Tensor,
-    h: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddb alone."""
-    need_ddh, need_dx, need_dw, need_grad_b, need_du, need_dh0 = needs or (True,) * 6
-    dx = dw = grad_b = du = None
-    n, t, _ = dh.shape
-    d = ddb.shape[0]
-    dh_prev_start = ddb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_dx or need_dw or need_grad_b or need_du or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        dh_total_steps = []
-        for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
-            dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
-            dh_total_steps.append(dh_total_t)
-            dh_prev_next_t = dh_prev_t
-        dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddb.new_zeros(n, t, d)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    ddh_prev_t = dh_prev_start
-    ddz_steps, ddh_total_steps = [], []
-    for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
-        ddz_t = ddb.expand(n, d).clone()  # ddz[n, t, d] = ddb[d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        ddh_total_t = ddz_t * one_minus_h_squared_t  # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        ddz_steps.append(ddz_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddb.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddb.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_grad_b or need_du or need_dh0:
-        grad_h_t = dh_prev_start
-        grad_z_steps = []
-        for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
-            reversed(ddz.unbind(1)),
-            reversed(dh_total.unbind(1)),
-            reversed(h.unbind(1)),
-            reversed(one_minus_h_squared.unbind(1)),
-        ):
-            # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
-            grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
-            # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
-            grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
-            grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
-            grad_z_steps.append(grad_z_t)
-            grad_h_t = grad_h_prev_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddb.new_zeros(n, t, d)
-        grad_h_start = grad_h_t
-    if need_dx:
-        dx = grad_z @ w.T  # dx[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
-    if need_dw:
-        dw = x.flatten(0, 1).T @ grad_z.flatten(0, 1)  # dw[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
-    if need_grad_b:
-        grad_b = grad_z.sum((0, 1))  # grad_b[d] = sum(grad_z[n, t, d], over=(n, t))
-    if need_du:
-        dz = dh_total.mul_(one_minus_h_squared)  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
-        du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
-        # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
-        du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
-    return ddh_total if need_ddh else None, dx, dw, grad_b, du, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_u(
-    ddu: Tensor,
-    dh: Tensor,
-    h: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddu alone."""
-    need_ddh, need_dx, need_dw, need_db, need_grad_u, need_dh0 = needs or (True,) * 6
-    dx = dw = db = grad_u = None
-    n, t, _ = dh.shape
-    d = ddu.shape[1]
-    dh_prev_start = ddu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    if need_dx or need_dw or need_db or need_grad_u or need_dh0:
-        dh_prev_next_t = dh_prev_start
-        dh_total_steps = []
-        for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
-            dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
-            dh_total_steps.append(dh_total_t)
-            dh_prev_next_t = dh_prev_t
-        dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddu.new_zeros(n, t, d)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    sum_ddu_h_prev2 = h_prev2 @ ddu  # sum_ddu_h_prev2[n, t, d] = sum(ddu[e, d] * h_prev2[n, t, e], over=e)
-    ddh_prev_t = dh_prev_start
-    ddz_steps, ddh_total_steps = [], []
-    for sum_ddu_h_prev2_t, one_minus_h_squared_t in zip(sum_ddu_h_prev2.unbind(1), one_minus_h_squared.unbind(1)):
-        ddz_t = sum_ddu_h_prev2_t.clone()  # ddz[n, t, d] = sum_ddu_h_prev2[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        ddh_total_t = ddz_t * one_minus_h_squared_t  # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        ddz_steps.append(ddz_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddu.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddu.new_zeros(n, t, d)
-    ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_grad_u or need_dh0:
-        dz = dh_total * one_minus_h_squared  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
-        sum_ddu_dz = dz @ ddu.T  # sum_ddu_dz[n, t, d] = sum(ddu[d, d'] * dz[n, t, d'], over=d')
-        grad_h_t = dh_prev_start
-        grad_z_steps = []
-        for ddz_t, dh_total_t, h_t, one_minus_h_squared_t, sum_ddu_dz_t in zip(
-            reversed(ddz.unbind(1)),
-            reversed(dh_total.unbind(1)),
-            reversed(h.unbind(1)),
-            reversed(one_minus_h_squared.unbind(1)),
-            reversed(sum_ddu_dz.unbind(1)),
-        ):
-            # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
-            grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
-            # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
-            grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
-            # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, d'] * grad_z[n, t, d'], over=d')
-            grad_h_prev_t = (grad_z_t @ u.T).add_(sum_ddu_dz_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t = grad_h_prev_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddu.new_zeros(n, t, d)
-        grad_h_start = grad_h_t
-    if need_dx:
-        dx = grad_z @ w.T  # dx[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
-    if need_dw:
-        dw = x.flatten(0, 1).T @ grad_z.flatten(0, 1)  # dw[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
-    if need_grad_u:
-        # grad_u[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
-        grad_u = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
-        # grad_u[e, d] = grad_u, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
-        grad_u += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
-    return ddh_total if need_ddh else None, dx, dw, db, grad_u, grad_h_start if need_dh0 else None
-
-
-def _double_backward_of_h0(
-    ddh_start: Tensor,
-    dh: Tensor,
-    h: Tensor,
-    x: Tensor,
-    w: Tensor,
-    u: Tensor,
-    h0: Tensor,
-    *,
-    needs: tuple[bool, ...] | None = None,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same from ddh_start alone."""
-    need_ddh, need_dx, need_dw, need_db, need_du, need_dh0 = needs or (True,) * 6
-    dx = dw = db = du = None
-    n, d = ddh_start.shape
-    t = dh.shape[1]
-    if need_dx or need_dw or need_db or need_du or need_dh0:
-        dh_prev_start = ddh_start.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-        dh_prev_next_t = dh_prev_start
-        dh_total_steps = []
-        for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
-            dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
-            dh_total_steps.append(dh_total_t)
-            dh_prev_next_t = dh_prev_t
-        dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddh_start.new_zeros(n, t, d)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    ddh_prev_t = ddh_start
-    ddz_steps, ddh_total_steps = [], []
-    for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
-        ddz_t = ddh_prev_t @ u  # ddz[n, t, d] = zeros, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        ddh_total_t = ddz_t * one_minus_h_squared_t  # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        ddz_steps.append(ddz_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddh_start.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddh_start.new_zeros(n, t, d)
-    ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_dx or need_dw or need_db or need_du or need_dh0:
-        grad_h_t = dh_prev_start
-        grad_z_steps = []
-        for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
-            reversed(ddz.unbind(1)),
-            reversed(dh_total.unbind(1)),
-            reversed(h.unbind(1)),
-            reversed(one_minus_h_squared.unbind(1)),
-        ):
-            # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
-            grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
-            # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
-            grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
-            grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
-            grad_z_steps.append(grad_z_t)
-            grad_h_t = grad_h_prev_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddh_start.new_zeros(n, t, d)
-        grad_h_start = grad_h_t
-    if need_dx:
-        dx = grad_z @ w.T  # dx[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
-    if need_dw:
-        dw = x.flatten(0, 1).T @ grad_z.flatten(0, 1)  # dw[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
-    if need_db:
-        db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
-    if need_du:
-        dz = dh_total.mul_(one_minus_h_squared)  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
-        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-        # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
-        du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
-        # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
-        du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
-    return ddh_total if need_ddh else None, dx, dw, db, du, grad_h_start if need_dh0 else None
-
-
 @in_float32
 def rnn_double_backward(
     ddx: Tensor | None,
@@ -457,182 +77,406 @@ def rnn_double_backward(
     needs: tuple[bool, ...] | None = None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """The cotangents of dh, x, w, b, u and h0, from those of the gradients; None for what is 0, or not needed."""
-    if ddx is None or ddw is None or ddb is None or ddu is None or ddh_start is None:
-        return added(
-            6,
-            None if ddx is None else _double_backward_of_x(ddx, dh, h, x, w, u, h0, needs=needs),
-            None if ddw is None else _double_backward_of_w(ddw, dh, h, x, w, u, h0, needs=needs),
-            None if ddb is None else _double_backward_of_b(ddb, dh, h, x, w, u, h0, needs=needs),
-            None if ddu is None else _double_backward_of_u(ddu, dh, h, x, w, u, h0, needs=needs),
-            None if ddh_start is None else _double_backward_of_h0(ddh_start, dh, h, x, w, u, h0, needs=needs),
+    if ddx is not None and ddw is not None and ddb is not None and ddu is not None and ddh_start is not None:
+        need_ddh, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_dh0 = needs or (True,) * 6
+        grad_x = grad_w = grad_b = grad_u = None
+        n, t, _ = ddx.shape
+        d = ddw.shape[1]
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0:
+            dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+            dh_prev_next_t = dh_prev_start
+            dh_total_steps = []
+            for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
+                dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
+                dh_total_steps.append(dh_total_t)
+                dh_prev_next_t = dh_prev_t
+            dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddx.new_zeros(n, t, d)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0:
+            dz = dh_total * one_minus_h_squared  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        # shared[n, t, d] = sum(ddu[e, d] * h_prev2[n, t, e], over=e) + sum(ddw[i, d] * x[n, t, i], over=i) +
+        #     sum(w[i, d] * ddx[n, t, i], over=i) + ddb[d]
+        shared = (
+            functional.linear(h_prev2, ddu.T, ddb)
+            .flatten(0, 1)
+            .addmm_(x.flatten(0, 1), ddw)
+            .addmm_(ddx.flatten(0, 1), w)
+            .unflatten(0, (n, t))
         )
-    need_ddh, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_dh0 = needs or (True,) * 6
-    grad_x = grad_w = grad_b = grad_u = None
-    n, t, _ = ddx.shape
-    d = ddw.shape[1]
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0:
+        ddh_prev_t = ddh_start
+        ddz_steps, ddh_total_steps = [], []
+        for shared_t, one_minus_h_squared_t in zip(shared.unbind(1), one_minus_h_squared.unbind(1)):
+            ddz_t = shared_t.clone()  # ddz[n, t, d] = shared[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            ddh_total_t = ddz_t * one_minus_h_squared_t
+            ddz_steps.append(ddz_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
+        ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0:
+            sum_ddu_dz = dz @ ddu.T  # sum_ddu_dz[n, t, d] = sum(ddu[d, d'] * dz[n, t, d'], over=d')
+            grad_h_t = dh_prev_start
+            grad_z_steps = []
+            for ddz_t, dh_total_t, h_t, one_minus_h_squared_t, sum_ddu_dz_t in zip(
+                reversed(ddz.unbind(1)),
+                reversed(dh_total.unbind(1)),
+                reversed(h.unbind(1)),
+                reversed(one_minus_h_squared.unbind(1)),
+                reversed(sum_ddu_dz.unbind(1)),
+            ):
+                # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
+                grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
+                # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
+                grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
+                # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, d'] * grad_z[n, t, d'], over=d')
+                grad_h_prev_t = (grad_z_t @ u.T).add_(sum_ddu_dz_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t = grad_h_prev_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, d)
+            grad_h_start = grad_h_t
+        if need_grad_x:
+            # grad_x[n, t, i] = sum(ddw[i, d] * dz[n, t, d], over=d) + sum(w[i, d] * grad_z[n, t, d], over=d)
+            grad_x = (dz @ ddw.T).flatten(0, 1).addmm_(grad_z.flatten(0, 1), w.T).unflatten(0, (n, t))
+        if need_grad_w:
+            # grad_w[i, d] = sum(ddx[n, t, i] * dz[n, t, d], over=(n, t)) + sum(grad_z[n, t, d] * x[n, t, i], over=(n,
+            #     t))
+            grad_w = (ddx.flatten(0, 1).T @ dz.flatten(0, 1)).addmm_(x.flatten(0, 1).T, grad_z.flatten(0, 1))
+        if need_grad_b:
+            grad_b = grad_z.sum((0, 1))  # grad_b[d] = sum(grad_z[n, t, d], over=(n, t))
+        if need_grad_u:
+            # grad_u[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
+            grad_u = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
+            # grad_u[e, d] = grad_u, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
+            grad_u += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
+        return ddh_total if need_ddh else None, grad_x, grad_w, grad_b, grad_u, grad_h_start if need_dh0 else None
+    parts = []
+    if ddx is not None:
+        need_ddh, need_grad_x, need_dw, need_db, need_du, need_dh0 = needs or (True,) * 6
+        grad_x = dw = db = du = None
+        n, t, _ = ddx.shape
+        d = dh.shape[2]
         dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-        dh_prev_next_t = dh_prev_start
-        dh_total_steps = []
-        for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
-            dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
-            dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
-            dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
-            dh_total_steps.append(dh_total_t)
-            dh_prev_next_t = dh_prev_t
-        dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddx.new_zeros(n, t, d)
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0:
-        dz = dh_total * one_minus_h_squared  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    # shared[n, t, d] = sum(ddu[e, d] * h_prev2[n, t, e], over=e) + sum(ddw[i, d] * x[n, t, i], over=i) + sum(w[i, d] *
-    #     ddx[n, t, i], over=i) + ddb[d]
-    shared = (
-        functional.linear(h_prev2, ddu.T, ddb)
-        .flatten(0, 1)
-        .addmm_(x.flatten(0, 1), ddw)
-        .addmm_(ddx.flatten(0, 1), w)
-        .unflatten(0, (n, t))
-    )
-    ddh_prev_t = ddh_start
-    ddz_steps, ddh_total_steps = [], []
-    for shared_t, one_minus_h_squared_t in zip(shared.unbind(1), one_minus_h_squared.unbind(1)):
-        ddz_t = shared_t.clone()  # ddz[n, t, d] = shared[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        ddh_total_t = ddz_t * one_minus_h_squared_t  # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        ddz_steps.append(ddz_t)
-        ddh_total_steps.append(ddh_total_t)
-        ddh_prev_t = ddh_total_t
-    ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, d)
-    ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-    ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
-    if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0:
-        sum_ddu_dz = dz @ ddu.T  # sum_ddu_dz[n, t, d] = sum(ddu[d, d'] * dz[n, t, d'], over=d')
-        grad_h_t = dh_prev_start
-        grad_z_steps = []
-        for ddz_t, dh_total_t, h_t, one_minus_h_squared_t, sum_ddu_dz_t in zip(
-            reversed(ddz.unbind(1)),
-            reversed(dh_total.unbind(1)),
-            reversed(h.unbind(1)),
-            reversed(one_minus_h_squared.unbind(1)),
-            reversed(sum_ddu_dz.unbind(1)),
-        ):
-            # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
-            grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
-            # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
-            grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
-            # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, d'] * grad_z[n, t, d'], over=d')
-            grad_h_prev_t = (grad_z_t @ u.T).add_(sum_ddu_dz_t)
-            grad_z_steps.append(grad_z_t)
-            grad_h_t = grad_h_prev_t
-        grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, d)
-        grad_h_start = grad_h_t
-    if need_grad_x:
-        # grad_x[n, t, i] = sum(ddw[i, d] * dz[n, t, d], over=d) + sum(w[i, d] * grad_z[n, t, d], over=d)
-        grad_x = (dz @ ddw.T).flatten(0, 1).addmm_(grad_z.flatten(0, 1), w.T).unflatten(0, (n, t))
-    if need_grad_w:
-        # grad_w[i, d] = sum(ddx[n, t, i] * dz[n, t, d], over=(n, t)) + sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
-        grad_w = (ddx.flatten(0, 1).T @ dz.flatten(0, 1)).addmm_(x.flatten(0, 1).T, grad_z.flatten(0, 1))
-    if need_grad_b:
-        grad_b = grad_z.sum((0, 1))  # grad_b[d] = sum(grad_z[n, t, d], over=(n, t))
-    if need_grad_u:
-        # grad_u[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
-        grad_u = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
-        # grad_u[e, d] = grad_u, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
-        grad_u += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
-    return ddh_total if need_ddh else None, grad_x, grad_w, grad_b, grad_u, grad_h_start if need_dh0 else None
-
-
-def _jvp_of_x(tx: Tensor, h: Tensor, w: Tensor, u: Tensor) -> tuple[Tensor | None]:
-    """The same from tx alone."""
-    n, t, _ = tx.shape
-    d = h.shape[2]
-    dh_prev_start = tx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    sum_w_tx = tx @ w  # sum_w_tx[n, t, d] = sum(w[i, d] * tx[n, t, i], over=i)
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for sum_w_tx_t, one_minus_h_squared_t in zip(sum_w_tx.unbind(1), one_minus_h_squared.unbind(1)):
-        ddz_t = sum_w_tx_t.clone()  # ddz[n, t, d] = sum_w_tx[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_w(tw: Tensor, h: Tensor, x: Tensor, u: Tensor) -> tuple[Tensor | None]:
-    """The same from tw alone."""
-    n, t, _ = h.shape
-    d = tw.shape[1]
-    dh_prev_start = tw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    sum_tw_x = x @ tw  # sum_tw_x[n, t, d] = sum(tw[i, d] * x[n, t, i], over=i)
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for sum_tw_x_t, one_minus_h_squared_t in zip(sum_tw_x.unbind(1), one_minus_h_squared.unbind(1)):
-        ddz_t = sum_tw_x_t.clone()  # ddz[n, t, d] = sum_tw_x[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tw.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_b(tb: Tensor, h: Tensor, u: Tensor) -> tuple[Tensor | None]:
-    """The same from tb alone."""
-    n, t, _ = h.shape
-    d = tb.shape[0]
-    dh_prev_start = tb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
-        ddz_t = tb.expand(n, d).clone()  # ddz[n, t, d] = tb[d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tb.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_u(tu: Tensor, h: Tensor, u: Tensor, h0: Tensor) -> tuple[Tensor | None]:
-    """The same from tu alone."""
-    n, t, _ = h.shape
-    d = tu.shape[1]
-    dh_prev_start = tu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    sum_tu_h_prev2 = h_prev2 @ tu  # sum_tu_h_prev2[n, t, d] = sum(tu[e, d] * h_prev2[n, t, e], over=e)
-    ddh_prev_t = dh_prev_start
-    th_steps = []
-    for sum_tu_h_prev2_t, one_minus_h_squared_t in zip(sum_tu_h_prev2.unbind(1), one_minus_h_squared.unbind(1)):
-        ddz_t = sum_tu_h_prev2_t.clone()  # ddz[n, t, d] = sum_tu_h_prev2[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tu.new_zeros(n, t, d)
-    return (th,)
-
-
-def _jvp_of_h0(th0: Tensor, h: Tensor, u: Tensor) -> tuple[Tensor | None]:
-    """The same from th0 alone."""
-    t = h.shape[1]
-    n, d = th0.shape
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    ddh_prev_t = th0
-    th_steps = []
-    for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
-        ddz_t = ddh_prev_t @ u  # ddz[n, t, d] = zeros, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else th0.new_zeros(n, t, d)
-    return (th,)
+        if need_grad_x or need_dw or need_db or need_du or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            dh_total_steps = []
+            for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
+                dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
+                dh_total_steps.append(dh_total_t)
+                dh_prev_next_t = dh_prev_t
+            dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddx.new_zeros(n, t, d)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        sum_w_ddx = ddx @ w  # sum_w_ddx[n, t, d] = sum(w[i, d] * ddx[n, t, i], over=i)
+        ddh_prev_t = dh_prev_start
+        ddz_steps, ddh_total_steps = [], []
+        for sum_w_ddx_t, one_minus_h_squared_t in zip(sum_w_ddx.unbind(1), one_minus_h_squared.unbind(1)):
+            ddz_t = sum_w_ddx_t.clone()  # ddz[n, t, d] = sum_w_ddx[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            ddh_total_t = ddz_t * one_minus_h_squared_t
+            ddz_steps.append(ddz_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddx.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_grad_x or need_dw or need_db or need_du or need_dh0:
+            grad_h_t = dh_prev_start
+            grad_z_steps = []
+            for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
+                reversed(ddz.unbind(1)),
+                reversed(dh_total.unbind(1)),
+                reversed(h.unbind(1)),
+                reversed(one_minus_h_squared.unbind(1)),
+            ):
+                # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
+                grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
+                # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
+                grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
+                grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
+                grad_z_steps.append(grad_z_t)
+                grad_h_t = grad_h_prev_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddx.new_zeros(n, t, d)
+            grad_h_start = grad_h_t
+        if need_grad_x:
+            grad_x = grad_z @ w.T  # grad_x[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
+        if need_dw or need_du:
+            dz = dh_total.mul_(one_minus_h_squared)  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
+        if need_dw:
+            # dw[i, d] = sum(ddx[n, t, i] * dz[n, t, d], over=(n, t)) + sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
+            dw = (ddx.flatten(0, 1).T @ dz.flatten(0, 1)).addmm_(x.flatten(0, 1).T, grad_z.flatten(0, 1))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
+        if need_du:
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
+            du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
+            # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
+            du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
+        parts.append((ddh_total if need_ddh else None, grad_x, dw, db, du, grad_h_start if need_dh0 else None))
+    if ddw is not None:
+        need_ddh, need_dx, need_grad_w, need_db, need_du, need_dh0 = needs or (True,) * 6
+        dx = grad_w = db = du = None
+        n, t, _ = dh.shape
+        d = ddw.shape[1]
+        dh_prev_start = ddw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_dx or need_grad_w or need_db or need_du or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            dh_total_steps = []
+            for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
+                dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
+                dh_total_steps.append(dh_total_t)
+                dh_prev_next_t = dh_prev_t
+            dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddw.new_zeros(n, t, d)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        if need_dx or need_du:
+            dz = dh_total * one_minus_h_squared  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
+        sum_ddw_x = x @ ddw  # sum_ddw_x[n, t, d] = sum(ddw[i, d] * x[n, t, i], over=i)
+        ddh_prev_t = dh_prev_start
+        ddz_steps, ddh_total_steps = [], []
+        for sum_ddw_x_t, one_minus_h_squared_t in zip(sum_ddw_x.unbind(1), one_minus_h_squared.unbind(1)):
+            ddz_t = sum_ddw_x_t.clone()  # ddz[n, t, d] = sum_ddw_x[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            ddh_total_t = ddz_t * one_minus_h_squared_t
+            ddz_steps.append(ddz_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddw.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddw.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_grad_w or need_db or need_du or need_dh0:
+            grad_h_t = dh_prev_start
+            grad_z_steps = []
+            for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
+                reversed(ddz.unbind(1)),
+                reversed(dh_total.unbind(1)),
+                reversed(h.unbind(1)),
+                reversed(one_minus_h_squared.unbind(1)),
+            ):
+                # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
+                grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
+                # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
+                grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
+                grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
+                grad_z_steps.append(grad_z_t)
+                grad_h_t = grad_h_prev_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddw.new_zeros(n, t, d)
+            grad_h_start = grad_h_t
+        if need_dx:
+            # dx[n, t, i] = sum(ddw[i, d] * dz[n, t, d], over=d) + sum(w[i, d] * grad_z[n, t, d], over=d)
+            dx = (dz @ ddw.T).flatten(0, 1).addmm_(grad_z.flatten(0, 1), w.T).unflatten(0, (n, t))
+        if need_grad_w:
+            # grad_w[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
+            grad_w = x.flatten(0, 1).T @ grad_z.flatten(0, 1)
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
+        if need_du:
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
+            du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
+            # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
+            du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
+        parts.append((ddh_total if need_ddh else None, dx, grad_w, db, du, grad_h_start if need_dh0 else None))
+    if ddb is not None:
+        need_ddh, need_dx, need_dw, need_grad_b, need_du, need_dh0 = needs or (True,) * 6
+        dx = dw = grad_b = du = None
+        n, t, _ = dh.shape
+        d = ddb.shape[0]
+        dh_prev_start = ddb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_dx or need_dw or need_grad_b or need_du or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            dh_total_steps = []
+            for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
+                dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
+                dh_total_steps.append(dh_total_t)
+                dh_prev_next_t = dh_prev_t
+            dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddb.new_zeros(n, t, d)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        ddh_prev_t = dh_prev_start
+        ddz_steps, ddh_total_steps = [], []
+        for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
+            ddz_t = ddb.expand(n, d).clone()  # ddz[n, t, d] = ddb[d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            ddh_total_t = ddz_t * one_minus_h_squared_t
+            ddz_steps.append(ddz_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddb.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddb.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_grad_b or need_du or need_dh0:
+            grad_h_t = dh_prev_start
+            grad_z_steps = []
+            for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
+                reversed(ddz.unbind(1)),
+                reversed(dh_total.unbind(1)),
+                reversed(h.unbind(1)),
+                reversed(one_minus_h_squared.unbind(1)),
+            ):
+                # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
+                grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
+                # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
+                grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
+                grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
+                grad_z_steps.append(grad_z_t)
+                grad_h_t = grad_h_prev_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddb.new_zeros(n, t, d)
+            grad_h_start = grad_h_t
+        if need_dx:
+            dx = grad_z @ w.T  # dx[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
+        if need_dw:
+            dw = x.flatten(0, 1).T @ grad_z.flatten(0, 1)  # dw[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
+        if need_grad_b:
+            grad_b = grad_z.sum((0, 1))  # grad_b[d] = sum(grad_z[n, t, d], over=(n, t))
+        if need_du:
+            dz = dh_total.mul_(one_minus_h_squared)  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
+            du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
+            # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
+            du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
+        parts.append((ddh_total if need_ddh else None, dx, dw, grad_b, du, grad_h_start if need_dh0 else None))
+    if ddu is not None:
+        need_ddh, need_dx, need_dw, need_db, need_grad_u, need_dh0 = needs or (True,) * 6
+        dx = dw = db = grad_u = None
+        n, t, _ = dh.shape
+        d = ddu.shape[1]
+        dh_prev_start = ddu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        if need_dx or need_dw or need_db or need_grad_u or need_dh0:
+            dh_prev_next_t = dh_prev_start
+            dh_total_steps = []
+            for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
+                dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
+                dh_total_steps.append(dh_total_t)
+                dh_prev_next_t = dh_prev_t
+            dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddu.new_zeros(n, t, d)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        sum_ddu_h_prev2 = h_prev2 @ ddu  # sum_ddu_h_prev2[n, t, d] = sum(ddu[e, d] * h_prev2[n, t, e], over=e)
+        ddh_prev_t = dh_prev_start
+        ddz_steps, ddh_total_steps = [], []
+        for sum_ddu_h_prev2_t, one_minus_h_squared_t in zip(sum_ddu_h_prev2.unbind(1), one_minus_h_squared.unbind(1)):
+            ddz_t = sum_ddu_h_prev2_t.clone()  # ddz[n, t, d] = sum_ddu_h_prev2[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            ddh_total_t = ddz_t * one_minus_h_squared_t
+            ddz_steps.append(ddz_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddu.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddu.new_zeros(n, t, d)
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_grad_u or need_dh0:
+            dz = dh_total * one_minus_h_squared  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
+            sum_ddu_dz = dz @ ddu.T  # sum_ddu_dz[n, t, d] = sum(ddu[d, d'] * dz[n, t, d'], over=d')
+            grad_h_t = dh_prev_start
+            grad_z_steps = []
+            for ddz_t, dh_total_t, h_t, one_minus_h_squared_t, sum_ddu_dz_t in zip(
+                reversed(ddz.unbind(1)),
+                reversed(dh_total.unbind(1)),
+                reversed(h.unbind(1)),
+                reversed(one_minus_h_squared.unbind(1)),
+                reversed(sum_ddu_dz.unbind(1)),
+            ):
+                # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
+                grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
+                # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
+                grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
+                # grad_h_prev[n, t, d] = sum_ddu_dz[n, t, d] + sum(u[d, d'] * grad_z[n, t, d'], over=d')
+                grad_h_prev_t = (grad_z_t @ u.T).add_(sum_ddu_dz_t)
+                grad_z_steps.append(grad_z_t)
+                grad_h_t = grad_h_prev_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddu.new_zeros(n, t, d)
+            grad_h_start = grad_h_t
+        if need_dx:
+            dx = grad_z @ w.T  # dx[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
+        if need_dw:
+            dw = x.flatten(0, 1).T @ grad_z.flatten(0, 1)  # dw[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
+        if need_grad_u:
+            # grad_u[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
+            grad_u = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
+            # grad_u[e, d] = grad_u, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
+            grad_u += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
+        parts.append((ddh_total if need_ddh else None, dx, dw, db, grad_u, grad_h_start if need_dh0 else None))
+    if ddh_start is not None:
+        need_ddh, need_dx, need_dw, need_db, need_du, need_dh0 = needs or (True,) * 6
+        dx = dw = db = du = None
+        n, d = ddh_start.shape
+        t = dh.shape[1]
+        if need_dx or need_dw or need_db or need_du or need_dh0:
+            dh_prev_start = ddh_start.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+            dh_prev_next_t = dh_prev_start
+            dh_total_steps = []
+            for dh_t, h_t in zip(reversed(dh.unbind(1)), reversed(h.unbind(1))):
+                dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dz_2_t = (1 - h_t.square()).mul_(dh_total_t)  # dz_2[n, t, d] = dh_total[n, t, d] * (1 - h[n, t, d]**2)
+                dh_prev_t = dz_2_t @ u.T  # dh_prev[n, t, d] = sum(u[d, d2] * dz_2[n, t, d2], over=d2)
+                dh_total_steps.append(dh_total_t)
+                dh_prev_next_t = dh_prev_t
+            dh_total = torch.stack(dh_total_steps[::-1], 1) if dh_total_steps else ddh_start.new_zeros(n, t, d)
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        ddh_prev_t = ddh_start
+        ddz_steps, ddh_total_steps = [], []
+        for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
+            ddz_t = ddh_prev_t @ u  # ddz[n, t, d] = zeros, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            # ddh_total[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            ddh_total_t = ddz_t * one_minus_h_squared_t
+            ddz_steps.append(ddz_t)
+            ddh_total_steps.append(ddh_total_t)
+            ddh_prev_t = ddh_total_t
+        ddz = torch.stack(ddz_steps, 1) if ddz_steps else ddh_start.new_zeros(n, t, d)
+        ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddh_start.new_zeros(n, t, d)
+        ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
+        if need_dx or need_dw or need_db or need_du or need_dh0:
+            grad_h_t = dh_prev_start
+            grad_z_steps = []
+            for ddz_t, dh_total_t, h_t, one_minus_h_squared_t in zip(
+                reversed(ddz.unbind(1)),
+                reversed(dh_total.unbind(1)),
+                reversed(h.unbind(1)),
+                reversed(one_minus_h_squared.unbind(1)),
+            ):
+                # grad_h_total[n, t, d] = grad_h[n, t, d] - 2 * ddz[n, t, d] * dh_total[n, t, d] * h[n, t, d]
+                grad_h_total_t = grad_h_t - (2 * ddz_t).mul_(dh_total_t).mul_(h_t)
+                # grad_z[n, t, d] = grad_h_total[n, t, d] * one_minus_h_squared[n, t, d]
+                grad_z_t = grad_h_total_t.mul_(one_minus_h_squared_t)
+                grad_h_prev_t = grad_z_t @ u.T  # grad_h_prev[n, t, d] = sum(u[d, d'] * grad_z[n, t, d'], over=d')
+                grad_z_steps.append(grad_z_t)
+                grad_h_t = grad_h_prev_t
+            grad_z = torch.stack(grad_z_steps[::-1], 1) if grad_z_steps else ddh_start.new_zeros(n, t, d)
+            grad_h_start = grad_h_t
+        if need_dx:
+            dx = grad_z @ w.T  # dx[n, t, i] = sum(w[i, d] * grad_z[n, t, d], over=d)
+        if need_dw:
+            dw = x.flatten(0, 1).T @ grad_z.flatten(0, 1)  # dw[i, d] = sum(grad_z[n, t, d] * x[n, t, i], over=(n, t))
+        if need_db:
+            db = grad_z.sum((0, 1))  # db[d] = sum(grad_z[n, t, d], over=(n, t))
+        if need_du:
+            dz = dh_total.mul_(one_minus_h_squared)  # dz[n, t, d] = dh_total[n, t, d] * one_minus_h_squared[n, t, d]
+            h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+            # du[e, d] = sum(grad_z[n, t, d] * h_prev2[n, t, e], over=(n, t))
+            du = h_prev2.flatten(0, 1).T @ grad_z.flatten(0, 1)
+            # du[e, d] = du, at [e, d2] += sum(ddh_prev[n, t, e] * dz[n, t, d2], over=(n, t))
+            du += ddh_prev.flatten(0, 1).T @ dz.flatten(0, 1)
+        parts.append((ddh_total if need_ddh else None, dx, dw, db, du, grad_h_start if need_dh0 else None))
+    return added(6, *parts)
 
 
 @in_float32
@@ -649,40 +493,111 @@ def rnn_jvp(
     h0: Tensor,
 ) -> Tensor | None:
     """The tangents of h, from those of the inputs; None where none is given."""
-    if tx is None or tw is None or tb is None or tu is None or th0 is None:
-        return added(
-            1,
-            None if tx is None else _jvp_of_x(tx, h, w, u),
-            None if tw is None else _jvp_of_w(tw, h, x, u),
-            None if tb is None else _jvp_of_b(tb, h, u),
-            None if tu is None else _jvp_of_u(tu, h, u, h0),
-            None if th0 is None else _jvp_of_h0(th0, h, u),
-        )[0]
-    n, t, _ = tx.shape
-    d = tw.shape[1]
-    one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
-    h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
-    # tu_h_prev2_tw_x_w_tx_tb[n, t, d] = sum(tu[e, d] * h_prev2[n, t, e], over=e) + sum(tw[i, d] * x[n, t, i], over=i) +
-    #     sum(w[i, d] * tx[n, t, i], over=i) + tb[d]
-    tu_h_prev2_tw_x_w_tx_tb = (
-        functional.linear(h_prev2, tu.T, tb)
-        .flatten(0, 1)
-        .addmm_(x.flatten(0, 1), tw)
-        .addmm_(tx.flatten(0, 1), w)
-        .unflatten(0, (n, t))
-    )
-    ddh_prev_t = th0
-    th_steps = []
-    for tu_h_prev2_tw_x_w_tx_tb_t, one_minus_h_squared_t in zip(
-        tu_h_prev2_tw_x_w_tx_tb.unbind(1), one_minus_h_squared.unbind(1)
-    ):
-        ddz_t = tu_h_prev2_tw_x_w_tx_tb_t.clone()  # ddz[n, t, d] = tu_h_prev2_tw_x_w_tx_tb[n, t, d]
-        ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
-        th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
-        th_steps.append(th_t)
-        ddh_prev_t = th_t
-    th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-    return th
+    if tx is not None and tw is not None and tb is not None and tu is not None and th0 is not None:
+        n, t, _ = tx.shape
+        d = tw.shape[1]
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        # tu_h_prev2_tw_x_w_tx_tb[n, t, d] = sum(tu[e, d] * h_prev2[n, t, e], over=e) + sum(tw[i, d] * x[n, t, i],
+        #     over=i) + sum(w[i, d] * tx[n, t, i], over=i) + tb[d]
+        tu_h_prev2_tw_x_w_tx_tb = (
+            functional.linear(h_prev2, tu.T, tb)
+            .flatten(0, 1)
+            .addmm_(x.flatten(0, 1), tw)
+            .addmm_(tx.flatten(0, 1), w)
+            .unflatten(0, (n, t))
+        )
+        ddh_prev_t = th0
+        th_steps = []
+        for tu_h_prev2_tw_x_w_tx_tb_t, one_minus_h_squared_t in zip(
+            tu_h_prev2_tw_x_w_tx_tb.unbind(1), one_minus_h_squared.unbind(1)
+        ):
+            ddz_t = tu_h_prev2_tw_x_w_tx_tb_t.clone()  # ddz[n, t, d] = tu_h_prev2_tw_x_w_tx_tb[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
+        return th
+    parts = []
+    if tx is not None:
+        n, t, _ = tx.shape
+        d = h.shape[2]
+        dh_prev_start = tx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        sum_w_tx = tx @ w  # sum_w_tx[n, t, d] = sum(w[i, d] * tx[n, t, i], over=i)
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for sum_w_tx_t, one_minus_h_squared_t in zip(sum_w_tx.unbind(1), one_minus_h_squared.unbind(1)):
+            ddz_t = sum_w_tx_t.clone()  # ddz[n, t, d] = sum_w_tx[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
+        parts.append((th,))
+    if tw is not None:
+        n, t, _ = h.shape
+        d = tw.shape[1]
+        dh_prev_start = tw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        sum_tw_x = x @ tw  # sum_tw_x[n, t, d] = sum(tw[i, d] * x[n, t, i], over=i)
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for sum_tw_x_t, one_minus_h_squared_t in zip(sum_tw_x.unbind(1), one_minus_h_squared.unbind(1)):
+            ddz_t = sum_tw_x_t.clone()  # ddz[n, t, d] = sum_tw_x[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tw.new_zeros(n, t, d)
+        parts.append((th,))
+    if tb is not None:
+        n, t, _ = h.shape
+        d = tb.shape[0]
+        dh_prev_start = tb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
+            ddz_t = tb.expand(n, d).clone()  # ddz[n, t, d] = tb[d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tb.new_zeros(n, t, d)
+        parts.append((th,))
+    if tu is not None:
+        n, t, _ = h.shape
+        d = tu.shape[1]
+        dh_prev_start = tu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
+        sum_tu_h_prev2 = h_prev2 @ tu  # sum_tu_h_prev2[n, t, d] = sum(tu[e, d] * h_prev2[n, t, e], over=e)
+        ddh_prev_t = dh_prev_start
+        th_steps = []
+        for sum_tu_h_prev2_t, one_minus_h_squared_t in zip(sum_tu_h_prev2.unbind(1), one_minus_h_squared.unbind(1)):
+            ddz_t = sum_tu_h_prev2_t.clone()  # ddz[n, t, d] = sum_tu_h_prev2[n, t, d]
+            ddz_t += ddh_prev_t @ u  # ddz[n, t, d] = ddz, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else tu.new_zeros(n, t, d)
+        parts.append((th,))
+    if th0 is not None:
+        t = h.shape[1]
+        n, d = th0.shape
+        one_minus_h_squared = 1 - h.square()  # one_minus_h_squared[n, t, d] = 1 - h[n, t, d]**2
+        ddh_prev_t = th0
+        th_steps = []
+        for one_minus_h_squared_t in one_minus_h_squared.unbind(1):
+            ddz_t = ddh_prev_t @ u  # ddz[n, t, d] = zeros, at [n, t, d2] += sum(u[d, d2] * ddh_prev[n, t, d], over=d)
+            th_t = ddz_t * one_minus_h_squared_t  # th[n, t, d] = ddz[n, t, d] * one_minus_h_squared[n, t, d]
+            th_steps.append(th_t)
+            ddh_prev_t = th_t
+        th = torch.stack(th_steps, 1) if th_steps else th0.new_zeros(n, t, d)
+        parts.append((th,))
+    return added(1, *parts)[0]
 
 
 DERIVATIVES = Derivatives(
