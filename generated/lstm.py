@@ -12,12 +12,13 @@ Forward
     z[n, t, g, d] = x_w[n, t, g, d] + z_sum[n, t, g, d]
     c[n, t, d] = tanh(z[n, t, 2, d]) * sigmoid(z[n, t, 0, d]) + sigmoid(z[n, t, 1, d]) * c[n, t - 1, d]
     h[n, t, d] = tanh(c[n, t, d]) * sigmoid(z[n, t, 3, d])
-    h_n[n, d] = h[n, size(t) - 1, d]
-    c_n[n, d] = c[n, size(t) - 1, d]
 
 Backward
+    dh_prev[n, size(t), d] = 0
     dh_total[n, t, d] = dh[n, t, d] + dh_prev[n, t + 1, d]
-    dc_total[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev[n, t + 1, d]
+    dc_prev[n, size(t), d] = 0
+    dc_total2[n, t, d] = dc[n, t, d] + dc_prev[n, t + 1, d]
+    dc_total[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
     dz[n, t, g, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d] * (1 - tanh_z_2[n, t, d]**2) * delta(2, g) +
         dc_total[n, t, d] * sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d]) * delta(0, g) +
         c[n, t - 1, d] * dc_total[n, t, d] * sigmoid_z_1[n, t, d] * (1 - sigmoid_z_1[n, t, d]) * delta(1, g) +
@@ -30,12 +31,13 @@ Backward
     db[g, d] = sum(dz[n', t', g, d], over=(n', t'))
     dh0[n, d] = dh_prev[n, 0, d]
     dc0[n, d] = dc_prev[n, 0, d]
-    dh_prev[n, size(t), d] = dh_n[n, d]
-    dc_prev[n, size(t), d] = dc_n[n, d]
 
 In LaTeX
+    \mathrm{d}\mathrm{h\_prev}_{n,N_{t},d} = 0
     \mathrm{dh\_total}_{n,t,d} = \mathrm{d}h_{n,t,d} + \mathrm{d}\mathrm{h\_prev}_{n,t + 1,d}
-    \mathrm{d}\mathrm{c\_total}_{n,t,d} = \mathrm{dh\_total}_{n,t,d}\, \mathrm{sigmoid\_z\_3}_{n,t,d}\, \left(1 - \mathrm{tanh\_c}_{n,t,d}^{2}\right) + \mathrm{d}\mathrm{c\_prev}_{n,t + 1,d}
+    \mathrm{d}\mathrm{c\_prev}_{n,N_{t},d} = 0
+    \mathrm{dc\_total2}_{n,t,d} = \mathrm{d}c_{n,t,d} + \mathrm{d}\mathrm{c\_prev}_{n,t + 1,d}
+    \mathrm{d}\mathrm{c\_total}_{n,t,d} = \mathrm{dh\_total}_{n,t,d}\, \mathrm{sigmoid\_z\_3}_{n,t,d}\, \left(1 - \mathrm{tanh\_c}_{n,t,d}^{2}\right) + \mathrm{dc\_total2}_{n,t,d}
     \begin{aligned}
     \mathrm{d}z_{n,t,g,d} &= \mathrm{d}\mathrm{c\_total}_{n,t,d}\, \mathrm{sigmoid\_z\_0}_{n,t,d}\, \left(1 - \mathrm{tanh\_z\_2}_{n,t,d}^{2}\right)\, \delta_{2,\,g} \\
     &\quad + \mathrm{d}\mathrm{c\_total}_{n,t,d}\, \mathrm{sigmoid\_z\_0}_{n,t,d}\, \mathrm{tanh\_z\_2}_{n,t,d}\, \left(1 - \mathrm{sigmoid\_z\_0}_{n,t,d}\right)\, \delta_{0,\,g} \\
@@ -50,8 +52,6 @@ In LaTeX
     \mathrm{d}b_{g,d} = \sum_{n',t'} \mathrm{d}z_{n',t',g,d}
     \mathrm{d}\mathrm{h0}_{n,d} = \mathrm{d}\mathrm{h\_prev}_{n,0,d}
     \mathrm{d}\mathrm{c0}_{n,d} = \mathrm{d}\mathrm{c\_prev}_{n,0,d}
-    \mathrm{d}\mathrm{h\_prev}_{n,N_{t},d} = \mathrm{d}\mathrm{h\_n}_{n,d}
-    \mathrm{d}\mathrm{c\_prev}_{n,N_{t},d} = \mathrm{d}\mathrm{c\_n}_{n,d}
 
 Saved for the backward: tanh_z_2 [n, t, d], sigmoid_z_0 [n, t, d], sigmoid_z_1 [n, t, d], sigmoid_z_3 [n, t, d], x
 [n, t, i], w [i, g, d], u [e, g, d], tanh_c [n, t, d], c [n, t, d], h [n, t, d], h0 [n, d], c0 [n, d]; e*g*d + i*g*d
@@ -101,8 +101,8 @@ class LstmGradients(NamedTuple):
 @in_float32
 def lstm_forward(
     x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor, c0: Tensor
-) -> tuple[Tensor, Tensor, Tensor, LstmSaved]:
-    """Returns h, h_n and c_n and what the backward needs."""
+) -> tuple[Tensor, Tensor, LstmSaved]:
+    """Returns h and c and what the backward needs."""
     check_shapes("lstm", ("x: n t i", "w: i g=4 d", "b: g=4 d", "u: e g=4 d", "h0: n d", "c0: n d"), x, w, b, u, h0, c0)
     d = w.shape[2]
     n, t, _ = x.shape
@@ -141,18 +141,13 @@ def lstm_forward(
     sigmoid_z_3 = torch.stack(sigmoid_z_3_steps, 1) if sigmoid_z_3_steps else x.new_zeros(n, t, d)
     tanh_c = torch.stack(tanh_c_steps, 1) if tanh_c_steps else x.new_zeros(n, t, d)
     h = torch.stack(h_steps, 1) if h_steps else x.new_zeros(n, t, d)
-    h_last = h_prev_t
-    c_last = c_prev_t
-    h_n = h_last  # h_n[n, d] = h_last[n, d]
-    c_n = c_last  # c_n[n, d] = c_last[n, d]
-    return h, h_n, c_n, LstmSaved(tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, x, w, u, tanh_c, c, h, h0, c0)
+    return h, c, LstmSaved(tanh_z_2, sigmoid_z_0, sigmoid_z_1, sigmoid_z_3, x, w, u, tanh_c, c, h, h0, c0)
 
 
 @in_float32
 def lstm_backward(
     dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
+    dc: Tensor,
     tanh_z_2: Tensor,
     sigmoid_z_0: Tensor,
     sigmoid_z_1: Tensor,
@@ -168,10 +163,12 @@ def lstm_backward(
     *,
     needs: tuple[bool, ...] | None = None,
 ) -> LstmGradients:
-    """The gradient of every real input, None if `needs` has False, from dh, dh_n and dc_n and what the forward saved."""
+    """The gradient of every real input, None if `needs` has False, from dh and dc and what the forward saved."""
     need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 6
     dx = dw = db = du = None
     n, t, d = dh.shape
+    dh_last = dh.new_zeros((n, d))  # dh_last[n, d] = 0
+    dc_last = dh.new_zeros((n, d))  # dc_last[n, d] = 0
     # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
     tanh_z_2_sigmoid_z_0 = (1 - sigmoid_z_0).mul_(tanh_z_2)
     c_prev = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
@@ -180,11 +177,12 @@ def lstm_backward(
     tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
     # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
     tanh_c_sigmoid_z_3 = (1 - sigmoid_z_3).mul_(tanh_c)
-    dh_next_t = dh_n
-    dc_t = dc_n
+    dh_next_t = dh_last
+    dc_next_t = dc_last
     dz_steps = []
     for (
         dh_t,
+        dc_t,
         sigmoid_z_3_t,
         tanh_c_t,
         sigmoid_z_0_t,
@@ -195,6 +193,7 @@ def lstm_backward(
         tanh_z_2_sigmoid_z_0_t,
     ) in zip(
         reversed(dh.unbind(1)),
+        reversed(dc.unbind(1)),
         reversed(sigmoid_z_3.unbind(1)),
         reversed(tanh_c.unbind(1)),
         reversed(sigmoid_z_0.unbind(1)),
@@ -205,10 +204,11 @@ def lstm_backward(
         reversed(tanh_z_2_sigmoid_z_0.unbind(1)),
     ):
         dh_total_t = dh_t + dh_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_next[n, t, d]
+        dc_total2_t = dc_t + dc_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_next[n, t, d]
         # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
         dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-        # dc_total[n, t, d] = dc[n, t, d] + dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2)
-        dc_total_t = torch.addcmul(dc_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+        # dc_total[n, t, d] = dc_total2[n, t, d] + dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2)
+        dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
         # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
         dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
         dc_prev_t = dc_total_t.mul_(sigmoid_z_1_t)  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -227,10 +227,10 @@ def lstm_backward(
         # dh_prev[n, t, d] = sum(u[d, g, d'] * dz[n, t, g, d'], over=(d', g))
         dh_prev_t = dz_t.flatten(1) @ u.flatten(1).T
         dz_steps.append(dz_t)
-        dh_next_t, dc_t = dh_prev_t, dc_prev_t
+        dh_next_t, dc_next_t = dh_prev_t, dc_prev_t
     dz = torch.stack(dz_steps[::-1], 1) if dz_steps else dh.new_zeros(n, t, 4, d)
     dh_start = dh_next_t
-    dc_start = dc_t
+    dc_start = dc_next_t
     if need_dx:
         dx = dz.flatten(2) @ w.flatten(1).T  # dx[n, t, i] = sum(w[i, g, d] * dz[n, t, g, d], over=(d, g))
     if need_dw:
@@ -248,7 +248,7 @@ def lstm_backward(
 class _Lstm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, w, b, u, h0, c0):
-        h, h_n, c_n, saved = lstm_forward(x, w, b, u, h0, c0)
+        h, c, saved = lstm_forward(x, w, b, u, h0, c0)
         need_dx, need_dw, need_db, need_du, need_dh0, _ = ctx.needs_input_grad
         keep_in(
             ctx,
@@ -269,18 +269,18 @@ class _Lstm(torch.autograd.Function):
             ),
             [x, w, b, u, h0, c0],
         )
-        return h, h_n, c_n
+        return h, c
 
     @staticmethod
     @twice_differentiable("lstm")
-    def backward(ctx, dh, dh_n, dc_n):
+    def backward(ctx, dh, dc):
         dx, dw, db, du, dh0, dc0 = gradients_of(
-            ctx, lstm_backward, (dh, dh_n, dc_n), kept_in(ctx)[:12], needs=ctx.needs_input_grad
+            ctx, lstm_backward, (dh, dc), kept_in(ctx)[:12], needs=ctx.needs_input_grad
         )
         return dx, dw, db, du, dh0, dc0
 
 
-def lstm(x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def lstm(x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor]:
     """Long short-term memory (Hochreiter and Schmidhuber, 1997), as `torch.nn.LSTM` has it: gates i, f, g, o. Differentiable by `loss.backward()`."""
     if is_transformed():
         return derivatives_of("lstm")(x, w, b, u, h0, c0)

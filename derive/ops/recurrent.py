@@ -48,7 +48,7 @@ def lstm(
 ):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997), as `torch.nn.LSTM` has it: gates i, f, g, o.
 
-    It returns the hidden states, and the last hidden state and the last memory.
+    It returns the hidden states and what is remembered at each place.
     """
     f.h[n, -1, d] = h0[n, d]
     f.c[n, -1, d] = c0[n, d]
@@ -56,9 +56,7 @@ def lstm(
     f.z[n, t, four, d] = f.x_w[n, t, four, d] + sum(f.h[n, t - 1, e] * u[e, four, d], over=e)
     f.c[n, t, d] = sigmoid(f.z[n, t, 1, d]) * f.c[n, t - 1, d] + sigmoid(f.z[n, t, 0, d]) * tanh(f.z[n, t, 2, d])
     f.h[n, t, d] = sigmoid(f.z[n, t, 3, d]) * tanh(f.c[n, t, d])
-    f.h_n[n, d] = f.h[n, size(t) - 1, d]
-    f.c_n[n, d] = f.c[n, size(t) - 1, d]
-    return f.h, f.h_n, f.c_n
+    return f.h, f.c
 
 
 @op

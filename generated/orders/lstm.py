@@ -14,16 +14,16 @@ Double backward
         t, 3, d]
     ddh_total[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
     ddh[n, t, d] = ddh_total[n, t, d]
+    ddc[n, t, d] = ddc_total[n, t, d]
     ddh_prev_next[n, t, d] = ddh_total[n, t, d]
     ddc_prev_next[n, t, d] = ddc_total[n, t, d]
     dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
+    dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
     dtanh_c[n, t, d] = dh_sigmoid_z_3[n, t, d] * (ddz[n, t, 3, d] * (1 - sigmoid_z_3[n, t, d]) - 2 * ddc_total[n, t,
         d] * tanh_c[n, t, d]) + dh_prev2[n, t + 1, d] * sigmoid_z_3[n, t, d]
     grad_c_total[n, t, d] = dtanh_c[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev2[n, t + 1, d]
-    dsigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t,
-        0, d]) + dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d]
-    dtanh_z_2[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * (ddz[n, t, 0, d] * (1 - sigmoid_z_0[n, t, d]) - 2 *
-        tanh_z_2[n, t, d] * ddz[n, t, 2, d]) + grad_c_total[n, t, d] * sigmoid_z_0[n, t, d]
+    dtanh_z_2[n, t, d] = dtanh_z_2_sigmoid_z_0[n, t, d] * (1 - sigmoid_z_0[n, t, d]) + grad_c_total[n, t, d] *
+        sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] * ddz[n, t, 2, d]
     grad_z[n, t, g, d] = (ddh_sigmoid_z_3[n, t, d] * dh_sigmoid_z_3[n, t, d] * (1 - sigmoid_z_3[n, t, d]) +
         sigmoid_z_3[n, t, d] * tanh_c[n, t, d] * (dh_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] - dh_prev2[n, t + 1, d])
         * (sigmoid_z_3[n, t, d] - 1)) * delta(3, g) + dtanh_z_2[n, t, d] * (1 - tanh_z_2[n, t, d]**2) * delta(2, g)
@@ -35,6 +35,8 @@ Double backward
     dh_prev2[n, size(t), d] = 0
     dsigmoid_z_1[n, t, d] = c_prev[n, t, d] * (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d]) + dc_total[n,
         t, d] * ddc_prev_total[n, t, d]
+    dsigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d]) +
+        dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d]
     grad_h_prev[n, t, d] = sum(ddu[d, g', d'] * dz[n, t, g', d'], over=(d', g')) + sum(u[d, g', d'] * grad_z[n, t,
         g', d'], over=(d', g'))
     grad_u[e, g, d] = sum(h_prev[n', t', e] * grad_z[n', t', g, d], over=(n', t')) + sum(ddh_prev_next[n', t' - 1,
@@ -46,8 +48,6 @@ Double backward
     grad_b[g, d] = sum(grad_z[n', t', g, d], over=(n', t'))
     dh0[n, d] = dh_prev2[n, 0, d]
     dc0[n, d] = dc_prev2[n, 0, d]
-    ddh_n[n, d] = ddh_prev_next[n, size(t) - 1, d]
-    ddc_n[n, d] = ddc_prev_next[n, size(t) - 1, d]
     dh_prev2[n, t, d] = grad_h_prev[n, t, d]
     ddh_prev_next[n, -1, d] = ddh_start[n, d]
     ddc_prev_next[n, -1, d] = ddc_start[n, d]
@@ -67,9 +67,9 @@ Tangents
     ddc_prev_total[n, t, d] = c_prev_sigmoid_z_1[n, t, d] * ddz[n, t, 1, d] + ddc_prev[n, t, d]
     ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] * ddz[n,
         t, 0, d]
-    ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
-        sigmoid_z_0[n, t, d]
-    ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+    tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] * sigmoid_z_0[n,
+        t, d]
+    ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
         one_minus_tanh_c_squared[n, t, d]
     th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
 """
@@ -106,10 +106,10 @@ class LstmSaved(NamedTuple):
 
 def lstm_forward(
     x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor, c0: Tensor
-) -> tuple[Tensor, Tensor, Tensor, LstmSaved]:
-    """Returns h, h_n and c_n and what the backward needs."""
-    h, h_n, c_n, saved = _forward(x, w, b, u, h0, c0)
-    return h, h_n, c_n, LstmSaved(*saved)
+) -> tuple[Tensor, Tensor, LstmSaved]:
+    """Returns h and c and what the backward needs."""
+    h, c, saved = _forward(x, w, b, u, h0, c0)
+    return h, c, LstmSaved(*saved)
 
 
 @in_float32
@@ -121,8 +121,7 @@ def lstm_double_backward(
     ddh_start: Tensor | None,
     ddc_start: Tensor | None,
     dh: Tensor,
-    dh_n: Tensor,
-    dc_n: Tensor,
+    dc: Tensor,
     tanh_z_2: Tensor,
     sigmoid_z_0: Tensor,
     sigmoid_z_1: Tensor,
@@ -146,9 +145,8 @@ def lstm_double_backward(
     Tensor | None,
     Tensor | None,
     Tensor | None,
-    Tensor | None,
 ]:
-    """The cotangents of dh, dh_n, dc_n, x, w, b, u, h0 and c0, from those of the gradients; None for what is 0, or not needed."""
+    """The cotangents of dh, dc, x, w, b, u, h0 and c0, from those of the gradients; None for what is 0, or not needed."""
     if (
         ddx is not None
         and ddw is not None
@@ -157,13 +155,14 @@ def lstm_double_backward(
         and ddh_start is not None
         and ddc_start is not None
     ):
-        need_ddh, need_ddh_n, need_ddc_n, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_dh0, need_dc0 = (
-            needs or (True,) * 9
+        need_ddh, need_ddc, need_grad_x, need_grad_w, need_grad_b, need_grad_u, need_dh0, need_dc0 = (
+            needs or (True,) * 8
         )
         grad_x = grad_w = grad_b = grad_u = None
         n, t, _ = ddx.shape
         d = ddw.shape[2]
         if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
+            dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
             # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
             tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
         c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
@@ -174,13 +173,14 @@ def lstm_double_backward(
         if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
             # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
             tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-            dh_prev_next_t = dh_n
-            dc_prev_next_t = dc_n
+            dh_prev_next_t = dh_prev_start
+            dc_prev_next_t = dh_prev_start
             dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
                 [] for _ in range(5)
             )
             for (
                 dh_t,
+                dc_t,
                 sigmoid_z_3_t,
                 tanh_c_t,
                 sigmoid_z_0_t,
@@ -191,6 +191,7 @@ def lstm_double_backward(
                 tanh_z_2_sigmoid_z_0_2_t,
             ) in zip(
                 reversed(dh.unbind(1)),
+                reversed(dc.unbind(1)),
                 reversed(sigmoid_z_3.unbind(1)),
                 reversed(tanh_c.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
@@ -201,10 +202,11 @@ def lstm_double_backward(
                 reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
             ):
                 dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dc_total2_t = dc_t + dc_prev_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_prev_next[n, t, d]
                 # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
                 dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
+                dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
                 # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
                 dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
                 dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -320,11 +322,10 @@ def lstm_double_backward(
         ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddx.new_zeros(n, t, d)
         ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
         ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-        ddh_prev_start = ddh_prev_t
-        ddc_prev_start = ddc_prev_t
         ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
         if need_grad_x or need_grad_w or need_grad_b or need_grad_u or need_dh0 or need_dc0:
-            dh_last2 = ddx.new_zeros((n, d))  # dh_last2[n, d] = 0
+            # dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
+            dtanh_z_2_sigmoid_z_0 = dc_total_sigmoid_z_0 * ddz[:, :, 0]
             # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
             dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
             # shared_2[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
@@ -339,8 +340,8 @@ def lstm_double_backward(
             shared_5 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
             # sum_ddu_dz[n, t, d] = sum(ddu[d, g, d'] * dz[n, t, g, d'], over=(d', g))
             sum_ddu_dz = dz.flatten(2) @ ddu.flatten(1).T
-            grad_h_t = dh_last2
-            grad_c_t = dh_last2
+            grad_h_t = dh_prev_start
+            grad_c_t = dh_prev_start
             grad_z_steps = []
             for (
                 ddc_total_t,
@@ -351,12 +352,13 @@ def lstm_double_backward(
                 tanh_c_t,
                 one_minus_tanh_c_squared_t,
                 dc_total_t,
-                dc_total_sigmoid_z_0_t,
                 ddc_total_sigmoid_z_0_t,
+                dtanh_z_2_sigmoid_z_0_t,
                 tanh_z_2_t,
                 c_prev2_t,
                 dc_prev_sigmoid_z_1_t,
                 ddc_prev_total_t,
+                dc_total_sigmoid_z_0_t,
                 one_minus_sigmoid_z_0_t,
                 sigmoid_z_0_t,
                 dh_sigmoid_z_3_ddz_t,
@@ -377,12 +379,13 @@ def lstm_double_backward(
                 reversed(tanh_c.unbind(1)),
                 reversed(one_minus_tanh_c_squared.unbind(1)),
                 reversed(dc_total.unbind(1)),
-                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(dtanh_z_2_sigmoid_z_0.unbind(1)),
                 reversed(tanh_z_2.unbind(1)),
                 reversed(c_prev2.unbind(1)),
                 reversed(dc_prev_sigmoid_z_1.unbind(1)),
                 reversed(ddc_prev_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(one_minus_sigmoid_z_0.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
                 reversed(dh_sigmoid_z_3_ddz.unbind(1)),
@@ -403,20 +406,22 @@ def lstm_double_backward(
                 # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
                 grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
                 # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                #     (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d])
                 dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                    tanh_z_2_t, grad_c_total_t - dtanh_z_2_sigmoid_z_0_t
                 )
                 # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
                 #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
                 dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
                     c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
                 )
-                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                    dc_total_sigmoid_z_0_t,
-                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dtanh_z_2_sigmoid_z_0[n, t, d] *
+                #     one_minus_sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] *
+                #     ddz[n, t, 2, d]
+                dtanh_z_2_t = (
+                    (grad_c_total_t * sigmoid_z_0_t)
+                    .addcmul_(dtanh_z_2_sigmoid_z_0_t, one_minus_sigmoid_z_0_t)
+                    .sub_((2 * dc_total_sigmoid_z_0_t).mul_(tanh_z_2_t).mul_(ddz_t[:, 2]))
                 )
                 # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared_2[n, t, d], dsigmoid_z_1[n, t, d] *
                 #     shared_3[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_4[n, t, d] + (grad_h[n, t, d]
@@ -466,8 +471,7 @@ def lstm_double_backward(
             grad_u += (ddh_prev.flatten(0, 1).T @ dz.flatten(2).flatten(0, 1)).unflatten(-1, (4, d))
         return (
             ddh_total if need_ddh else None,
-            ddh_prev_start if need_ddh_n else None,
-            ddc_prev_start if need_ddc_n else None,
+            ddc_total if need_ddc else None,
             grad_x,
             grad_w,
             grad_b,
@@ -477,12 +481,11 @@ def lstm_double_backward(
         )
     parts = []
     if ddx is not None:
-        need_ddh, need_ddh_n, need_ddc_n, need_grad_x, need_dw, need_db, need_du, need_dh0, need_dc0 = (
-            needs or (True,) * 9
-        )
+        need_ddh, need_ddc, need_grad_x, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 8
         grad_x = dw = db = du = None
         n, t, _ = ddx.shape
         d = dh.shape[2]
+        dh_prev_start = ddx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
             # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
             tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
@@ -494,13 +497,14 @@ def lstm_double_backward(
         if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
             # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
             tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-            dh_prev_next_t = dh_n
-            dc_prev_next_t = dc_n
+            dh_prev_next_t = dh_prev_start
+            dc_prev_next_t = dh_prev_start
             dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
                 [] for _ in range(5)
             )
             for (
                 dh_t,
+                dc_t,
                 sigmoid_z_3_t,
                 tanh_c_t,
                 sigmoid_z_0_t,
@@ -511,6 +515,7 @@ def lstm_double_backward(
                 tanh_z_2_sigmoid_z_0_2_t,
             ) in zip(
                 reversed(dh.unbind(1)),
+                reversed(dc.unbind(1)),
                 reversed(sigmoid_z_3.unbind(1)),
                 reversed(tanh_c.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
@@ -521,10 +526,11 @@ def lstm_double_backward(
                 reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
             ):
                 dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dc_total2_t = dc_t + dc_prev_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_prev_next[n, t, d]
                 # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
                 dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
+                dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
                 # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
                 dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
                 dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -562,7 +568,6 @@ def lstm_double_backward(
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-        dh_last2 = ddx.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
@@ -572,8 +577,8 @@ def lstm_double_backward(
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
         # sum_ddx_w[n, t, g, d] = sum(ddx[n, t, i] * w[i, g, d], over=i)
         sum_ddx_w = (ddx @ w.flatten(1)).unflatten(-1, (4, d))
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
         (
             ddz_steps,
             ddc_prev_total_steps,
@@ -634,10 +639,10 @@ def lstm_double_backward(
         ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddx.new_zeros(n, t, d)
         ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddx.new_zeros(n, t, d)
         ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddx.new_zeros(n, t, d)
-        ddh_prev_start = ddh_prev_t
-        ddc_prev_start = ddc_prev_t
-        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
         if need_grad_x or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
+            dtanh_z_2_sigmoid_z_0 = dc_total_sigmoid_z_0 * ddz[:, :, 0]
             # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
             dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
             # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
@@ -650,8 +655,8 @@ def lstm_double_backward(
             dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
             # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-            grad_h_t = dh_last2
-            grad_c_t = dh_last2
+            grad_h_t = dh_prev_start
+            grad_c_t = dh_prev_start
             grad_z_steps = []
             for (
                 ddc_total_t,
@@ -662,12 +667,13 @@ def lstm_double_backward(
                 tanh_c_t,
                 one_minus_tanh_c_squared_t,
                 dc_total_t,
-                dc_total_sigmoid_z_0_t,
                 ddc_total_sigmoid_z_0_t,
+                dtanh_z_2_sigmoid_z_0_t,
                 tanh_z_2_t,
                 c_prev2_t,
                 dc_prev_sigmoid_z_1_t,
                 ddc_prev_total_t,
+                dc_total_sigmoid_z_0_t,
                 one_minus_sigmoid_z_0_t,
                 sigmoid_z_0_t,
                 dh_sigmoid_z_3_ddz_t,
@@ -687,12 +693,13 @@ def lstm_double_backward(
                 reversed(tanh_c.unbind(1)),
                 reversed(one_minus_tanh_c_squared.unbind(1)),
                 reversed(dc_total.unbind(1)),
-                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(dtanh_z_2_sigmoid_z_0.unbind(1)),
                 reversed(tanh_z_2.unbind(1)),
                 reversed(c_prev2.unbind(1)),
                 reversed(dc_prev_sigmoid_z_1.unbind(1)),
                 reversed(ddc_prev_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(one_minus_sigmoid_z_0.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
                 reversed(dh_sigmoid_z_3_ddz.unbind(1)),
@@ -712,20 +719,22 @@ def lstm_double_backward(
                 # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
                 grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
                 # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                #     (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d])
                 dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                    tanh_z_2_t, grad_c_total_t - dtanh_z_2_sigmoid_z_0_t
                 )
                 # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
                 #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
                 dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
                     c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
                 )
-                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                    dc_total_sigmoid_z_0_t,
-                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dtanh_z_2_sigmoid_z_0[n, t, d] *
+                #     one_minus_sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] *
+                #     ddz[n, t, 2, d]
+                dtanh_z_2_t = (
+                    (grad_c_total_t * sigmoid_z_0_t)
+                    .addcmul_(dtanh_z_2_sigmoid_z_0_t, one_minus_sigmoid_z_0_t)
+                    .sub_((2 * dc_total_sigmoid_z_0_t).mul_(tanh_z_2_t).mul_(ddz_t[:, 2]))
                 )
                 # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
                 #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
@@ -771,8 +780,7 @@ def lstm_double_backward(
         parts.append(
             (
                 ddh_total if need_ddh else None,
-                ddh_prev_start if need_ddh_n else None,
-                ddc_prev_start if need_ddc_n else None,
+                ddc_total if need_ddc else None,
                 grad_x,
                 dw,
                 db,
@@ -782,12 +790,11 @@ def lstm_double_backward(
             )
         )
     if ddw is not None:
-        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_grad_w, need_db, need_du, need_dh0, need_dc0 = (
-            needs or (True,) * 9
-        )
+        need_ddh, need_ddc, need_dx, need_grad_w, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 8
         dx = grad_w = db = du = None
         n, t, _ = dh.shape
         d = ddw.shape[2]
+        dh_prev_start = ddw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
             # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
             tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
@@ -799,13 +806,14 @@ def lstm_double_backward(
         if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
             # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
             tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-            dh_prev_next_t = dh_n
-            dc_prev_next_t = dc_n
+            dh_prev_next_t = dh_prev_start
+            dc_prev_next_t = dh_prev_start
             dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
                 [] for _ in range(5)
             )
             for (
                 dh_t,
+                dc_t,
                 sigmoid_z_3_t,
                 tanh_c_t,
                 sigmoid_z_0_t,
@@ -816,6 +824,7 @@ def lstm_double_backward(
                 tanh_z_2_sigmoid_z_0_2_t,
             ) in zip(
                 reversed(dh.unbind(1)),
+                reversed(dc.unbind(1)),
                 reversed(sigmoid_z_3.unbind(1)),
                 reversed(tanh_c.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
@@ -826,10 +835,11 @@ def lstm_double_backward(
                 reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
             ):
                 dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dc_total2_t = dc_t + dc_prev_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_prev_next[n, t, d]
                 # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
                 dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
+                dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
                 # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
                 dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
                 dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -867,7 +877,6 @@ def lstm_double_backward(
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-        dh_last2 = ddw.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
@@ -877,8 +886,8 @@ def lstm_double_backward(
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
         # sum_ddw_x[n, t, g, d] = sum(ddw[i, g, d] * x[n, t, i], over=i)
         sum_ddw_x = (x @ ddw.flatten(1)).unflatten(-1, (4, d))
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
         (
             ddz_steps,
             ddc_prev_total_steps,
@@ -939,10 +948,10 @@ def lstm_double_backward(
         ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddw.new_zeros(n, t, d)
         ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddw.new_zeros(n, t, d)
         ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddw.new_zeros(n, t, d)
-        ddh_prev_start = ddh_prev_t
-        ddc_prev_start = ddc_prev_t
-        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
         if need_dx or need_grad_w or need_db or need_du or need_dh0 or need_dc0:
+            # dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
+            dtanh_z_2_sigmoid_z_0 = dc_total_sigmoid_z_0 * ddz[:, :, 0]
             # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
             dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
             # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
@@ -955,8 +964,8 @@ def lstm_double_backward(
             dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
             # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-            grad_h_t = dh_last2
-            grad_c_t = dh_last2
+            grad_h_t = dh_prev_start
+            grad_c_t = dh_prev_start
             grad_z_steps = []
             for (
                 ddc_total_t,
@@ -967,12 +976,13 @@ def lstm_double_backward(
                 tanh_c_t,
                 one_minus_tanh_c_squared_t,
                 dc_total_t,
-                dc_total_sigmoid_z_0_t,
                 ddc_total_sigmoid_z_0_t,
+                dtanh_z_2_sigmoid_z_0_t,
                 tanh_z_2_t,
                 c_prev2_t,
                 dc_prev_sigmoid_z_1_t,
                 ddc_prev_total_t,
+                dc_total_sigmoid_z_0_t,
                 one_minus_sigmoid_z_0_t,
                 sigmoid_z_0_t,
                 dh_sigmoid_z_3_ddz_t,
@@ -992,12 +1002,13 @@ def lstm_double_backward(
                 reversed(tanh_c.unbind(1)),
                 reversed(one_minus_tanh_c_squared.unbind(1)),
                 reversed(dc_total.unbind(1)),
-                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(dtanh_z_2_sigmoid_z_0.unbind(1)),
                 reversed(tanh_z_2.unbind(1)),
                 reversed(c_prev2.unbind(1)),
                 reversed(dc_prev_sigmoid_z_1.unbind(1)),
                 reversed(ddc_prev_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(one_minus_sigmoid_z_0.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
                 reversed(dh_sigmoid_z_3_ddz.unbind(1)),
@@ -1017,20 +1028,22 @@ def lstm_double_backward(
                 # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
                 grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
                 # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                #     (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d])
                 dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                    tanh_z_2_t, grad_c_total_t - dtanh_z_2_sigmoid_z_0_t
                 )
                 # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
                 #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
                 dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
                     c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
                 )
-                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                    dc_total_sigmoid_z_0_t,
-                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dtanh_z_2_sigmoid_z_0[n, t, d] *
+                #     one_minus_sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] *
+                #     ddz[n, t, 2, d]
+                dtanh_z_2_t = (
+                    (grad_c_total_t * sigmoid_z_0_t)
+                    .addcmul_(dtanh_z_2_sigmoid_z_0_t, one_minus_sigmoid_z_0_t)
+                    .sub_((2 * dc_total_sigmoid_z_0_t).mul_(tanh_z_2_t).mul_(ddz_t[:, 2]))
                 )
                 # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
                 #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
@@ -1077,8 +1090,7 @@ def lstm_double_backward(
         parts.append(
             (
                 ddh_total if need_ddh else None,
-                ddh_prev_start if need_ddh_n else None,
-                ddc_prev_start if need_ddc_n else None,
+                ddc_total if need_ddc else None,
                 dx,
                 grad_w,
                 db,
@@ -1088,12 +1100,11 @@ def lstm_double_backward(
             )
         )
     if ddb is not None:
-        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_grad_b, need_du, need_dh0, need_dc0 = (
-            needs or (True,) * 9
-        )
+        need_ddh, need_ddc, need_dx, need_dw, need_grad_b, need_du, need_dh0, need_dc0 = needs or (True,) * 8
         dx = dw = grad_b = du = None
         n, t, _ = dh.shape
         d = ddb.shape[1]
+        dh_prev_start = ddb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
             # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
             tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
@@ -1105,13 +1116,14 @@ def lstm_double_backward(
         if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
             # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
             tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-            dh_prev_next_t = dh_n
-            dc_prev_next_t = dc_n
+            dh_prev_next_t = dh_prev_start
+            dc_prev_next_t = dh_prev_start
             dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
                 [] for _ in range(5)
             )
             for (
                 dh_t,
+                dc_t,
                 sigmoid_z_3_t,
                 tanh_c_t,
                 sigmoid_z_0_t,
@@ -1122,6 +1134,7 @@ def lstm_double_backward(
                 tanh_z_2_sigmoid_z_0_2_t,
             ) in zip(
                 reversed(dh.unbind(1)),
+                reversed(dc.unbind(1)),
                 reversed(sigmoid_z_3.unbind(1)),
                 reversed(tanh_c.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
@@ -1132,10 +1145,11 @@ def lstm_double_backward(
                 reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
             ):
                 dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dc_total2_t = dc_t + dc_prev_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_prev_next[n, t, d]
                 # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
                 dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
+                dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
                 # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
                 dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
                 dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -1173,7 +1187,6 @@ def lstm_double_backward(
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-        dh_last2 = ddb.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
@@ -1181,8 +1194,8 @@ def lstm_double_backward(
         # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
         tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
         (
             ddz_steps,
             ddc_prev_total_steps,
@@ -1241,10 +1254,10 @@ def lstm_double_backward(
         ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddb.new_zeros(n, t, d)
         ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddb.new_zeros(n, t, d)
         ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddb.new_zeros(n, t, d)
-        ddh_prev_start = ddh_prev_t
-        ddc_prev_start = ddc_prev_t
-        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
         if need_dx or need_dw or need_grad_b or need_du or need_dh0 or need_dc0:
+            # dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
+            dtanh_z_2_sigmoid_z_0 = dc_total_sigmoid_z_0 * ddz[:, :, 0]
             # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
             dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
             # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
@@ -1257,8 +1270,8 @@ def lstm_double_backward(
             dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
             # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-            grad_h_t = dh_last2
-            grad_c_t = dh_last2
+            grad_h_t = dh_prev_start
+            grad_c_t = dh_prev_start
             grad_z_steps = []
             for (
                 ddc_total_t,
@@ -1269,12 +1282,13 @@ def lstm_double_backward(
                 tanh_c_t,
                 one_minus_tanh_c_squared_t,
                 dc_total_t,
-                dc_total_sigmoid_z_0_t,
                 ddc_total_sigmoid_z_0_t,
+                dtanh_z_2_sigmoid_z_0_t,
                 tanh_z_2_t,
                 c_prev2_t,
                 dc_prev_sigmoid_z_1_t,
                 ddc_prev_total_t,
+                dc_total_sigmoid_z_0_t,
                 one_minus_sigmoid_z_0_t,
                 sigmoid_z_0_t,
                 dh_sigmoid_z_3_ddz_t,
@@ -1294,12 +1308,13 @@ def lstm_double_backward(
                 reversed(tanh_c.unbind(1)),
                 reversed(one_minus_tanh_c_squared.unbind(1)),
                 reversed(dc_total.unbind(1)),
-                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(dtanh_z_2_sigmoid_z_0.unbind(1)),
                 reversed(tanh_z_2.unbind(1)),
                 reversed(c_prev2.unbind(1)),
                 reversed(dc_prev_sigmoid_z_1.unbind(1)),
                 reversed(ddc_prev_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(one_minus_sigmoid_z_0.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
                 reversed(dh_sigmoid_z_3_ddz.unbind(1)),
@@ -1319,20 +1334,22 @@ def lstm_double_backward(
                 # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
                 grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
                 # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                #     (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d])
                 dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                    tanh_z_2_t, grad_c_total_t - dtanh_z_2_sigmoid_z_0_t
                 )
                 # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
                 #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
                 dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
                     c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
                 )
-                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                    dc_total_sigmoid_z_0_t,
-                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dtanh_z_2_sigmoid_z_0[n, t, d] *
+                #     one_minus_sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] *
+                #     ddz[n, t, 2, d]
+                dtanh_z_2_t = (
+                    (grad_c_total_t * sigmoid_z_0_t)
+                    .addcmul_(dtanh_z_2_sigmoid_z_0_t, one_minus_sigmoid_z_0_t)
+                    .sub_((2 * dc_total_sigmoid_z_0_t).mul_(tanh_z_2_t).mul_(ddz_t[:, 2]))
                 )
                 # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
                 #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
@@ -1372,8 +1389,7 @@ def lstm_double_backward(
         parts.append(
             (
                 ddh_total if need_ddh else None,
-                ddh_prev_start if need_ddh_n else None,
-                ddc_prev_start if need_ddc_n else None,
+                ddc_total if need_ddc else None,
                 dx,
                 dw,
                 grad_b,
@@ -1383,12 +1399,11 @@ def lstm_double_backward(
             )
         )
     if ddu is not None:
-        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_grad_u, need_dh0, need_dc0 = (
-            needs or (True,) * 9
-        )
+        need_ddh, need_ddc, need_dx, need_dw, need_db, need_grad_u, need_dh0, need_dc0 = needs or (True,) * 8
         dx = dw = db = grad_u = None
         n, t, _ = dh.shape
         d = ddu.shape[2]
+        dh_prev_start = ddu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
             # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
             tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
@@ -1400,13 +1415,14 @@ def lstm_double_backward(
         if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
             # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
             tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-            dh_prev_next_t = dh_n
-            dc_prev_next_t = dc_n
+            dh_prev_next_t = dh_prev_start
+            dc_prev_next_t = dh_prev_start
             dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
                 [] for _ in range(5)
             )
             for (
                 dh_t,
+                dc_t,
                 sigmoid_z_3_t,
                 tanh_c_t,
                 sigmoid_z_0_t,
@@ -1417,6 +1433,7 @@ def lstm_double_backward(
                 tanh_z_2_sigmoid_z_0_2_t,
             ) in zip(
                 reversed(dh.unbind(1)),
+                reversed(dc.unbind(1)),
                 reversed(sigmoid_z_3.unbind(1)),
                 reversed(tanh_c.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
@@ -1427,10 +1444,11 @@ def lstm_double_backward(
                 reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
             ):
                 dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dc_total2_t = dc_t + dc_prev_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_prev_next[n, t, d]
                 # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
                 dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
+                dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
                 # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
                 dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
                 dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -1468,7 +1486,6 @@ def lstm_double_backward(
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-        dh_last2 = ddu.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
@@ -1479,8 +1496,8 @@ def lstm_double_backward(
         h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
         # sum_ddu_h_prev2[n, t, g, d] = sum(ddu[e, g, d] * h_prev2[n, t, e], over=e)
         sum_ddu_h_prev2 = (h_prev2 @ ddu.flatten(1)).unflatten(-1, (4, d))
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
         (
             ddz_steps,
             ddc_prev_total_steps,
@@ -1541,10 +1558,10 @@ def lstm_double_backward(
         ddc_total = torch.stack(ddc_total_steps, 1) if ddc_total_steps else ddu.new_zeros(n, t, d)
         ddh_sigmoid_z_3 = torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddu.new_zeros(n, t, d)
         ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddu.new_zeros(n, t, d)
-        ddh_prev_start = ddh_prev_t
-        ddc_prev_start = ddc_prev_t
-        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
         if need_dx or need_dw or need_db or need_grad_u or need_dh0 or need_dc0:
+            # dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
+            dtanh_z_2_sigmoid_z_0 = dc_total_sigmoid_z_0 * ddz[:, :, 0]
             # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
             dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
             # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
@@ -1559,8 +1576,8 @@ def lstm_double_backward(
             shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
             # sum_ddu_dz[n, t, d] = sum(ddu[d, g, d'] * dz[n, t, g, d'], over=(d', g))
             sum_ddu_dz = dz.flatten(2) @ ddu.flatten(1).T
-            grad_h_t = dh_last2
-            grad_c_t = dh_last2
+            grad_h_t = dh_prev_start
+            grad_c_t = dh_prev_start
             grad_z_steps = []
             for (
                 ddc_total_t,
@@ -1571,12 +1588,13 @@ def lstm_double_backward(
                 tanh_c_t,
                 one_minus_tanh_c_squared_t,
                 dc_total_t,
-                dc_total_sigmoid_z_0_t,
                 ddc_total_sigmoid_z_0_t,
+                dtanh_z_2_sigmoid_z_0_t,
                 tanh_z_2_t,
                 c_prev2_t,
                 dc_prev_sigmoid_z_1_t,
                 ddc_prev_total_t,
+                dc_total_sigmoid_z_0_t,
                 one_minus_sigmoid_z_0_t,
                 sigmoid_z_0_t,
                 dh_sigmoid_z_3_ddz_t,
@@ -1597,12 +1615,13 @@ def lstm_double_backward(
                 reversed(tanh_c.unbind(1)),
                 reversed(one_minus_tanh_c_squared.unbind(1)),
                 reversed(dc_total.unbind(1)),
-                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(dtanh_z_2_sigmoid_z_0.unbind(1)),
                 reversed(tanh_z_2.unbind(1)),
                 reversed(c_prev2.unbind(1)),
                 reversed(dc_prev_sigmoid_z_1.unbind(1)),
                 reversed(ddc_prev_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(one_minus_sigmoid_z_0.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
                 reversed(dh_sigmoid_z_3_ddz.unbind(1)),
@@ -1623,20 +1642,22 @@ def lstm_double_backward(
                 # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
                 grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
                 # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                #     (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d])
                 dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                    tanh_z_2_t, grad_c_total_t - dtanh_z_2_sigmoid_z_0_t
                 )
                 # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
                 #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
                 dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
                     c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
                 )
-                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                    dc_total_sigmoid_z_0_t,
-                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dtanh_z_2_sigmoid_z_0[n, t, d] *
+                #     one_minus_sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] *
+                #     ddz[n, t, 2, d]
+                dtanh_z_2_t = (
+                    (grad_c_total_t * sigmoid_z_0_t)
+                    .addcmul_(dtanh_z_2_sigmoid_z_0_t, one_minus_sigmoid_z_0_t)
+                    .sub_((2 * dc_total_sigmoid_z_0_t).mul_(tanh_z_2_t).mul_(ddz_t[:, 2]))
                 )
                 # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
                 #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
@@ -1675,8 +1696,7 @@ def lstm_double_backward(
         parts.append(
             (
                 ddh_total if need_ddh else None,
-                ddh_prev_start if need_ddh_n else None,
-                ddc_prev_start if need_ddc_n else None,
+                ddc_total if need_ddc else None,
                 dx,
                 dw,
                 db,
@@ -1686,10 +1706,11 @@ def lstm_double_backward(
             )
         )
     if ddh_start is not None:
-        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
+        need_ddh, need_ddc, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 8
         dx = dw = db = du = None
-        t = dh.shape[1]
         n, d = ddh_start.shape
+        t = dh.shape[1]
+        dh_prev_start = ddh_start.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
             # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
             tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
@@ -1701,13 +1722,14 @@ def lstm_double_backward(
         if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
             # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
             tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-            dh_prev_next_t = dh_n
-            dc_prev_next_t = dc_n
+            dh_prev_next_t = dh_prev_start
+            dc_prev_next_t = dh_prev_start
             dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
                 [] for _ in range(5)
             )
             for (
                 dh_t,
+                dc_t,
                 sigmoid_z_3_t,
                 tanh_c_t,
                 sigmoid_z_0_t,
@@ -1718,6 +1740,7 @@ def lstm_double_backward(
                 tanh_z_2_sigmoid_z_0_2_t,
             ) in zip(
                 reversed(dh.unbind(1)),
+                reversed(dc.unbind(1)),
                 reversed(sigmoid_z_3.unbind(1)),
                 reversed(tanh_c.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
@@ -1728,10 +1751,11 @@ def lstm_double_backward(
                 reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
             ):
                 dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dc_total2_t = dc_t + dc_prev_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_prev_next[n, t, d]
                 # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
                 dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
+                dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
                 # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
                 dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
                 dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -1769,7 +1793,6 @@ def lstm_double_backward(
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = c_prev2 * one_minus_sigmoid_z_1
-        dh_last2 = ddh_start.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = tanh_z_2 * one_minus_sigmoid_z_0
@@ -1778,7 +1801,7 @@ def lstm_double_backward(
         tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
         ddh_prev_t = ddh_start
-        ddc_prev_t = dh_last2
+        ddc_prev_t = dh_prev_start
         (
             ddz_steps,
             ddc_prev_total_steps,
@@ -1838,10 +1861,10 @@ def lstm_double_backward(
             torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddh_start.new_zeros(n, t, d)
         )
         ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddh_start.new_zeros(n, t, d)
-        ddh_prev_start = ddh_prev_t
-        ddc_prev_start = ddc_prev_t
         ddh_prev = torch.cat([ddh_start.unsqueeze(1), ddh_total], 1)[:, :-1]
         if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
+            dtanh_z_2_sigmoid_z_0 = dc_total_sigmoid_z_0 * ddz[:, :, 0]
             # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
             dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
             # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
@@ -1854,8 +1877,8 @@ def lstm_double_backward(
             dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
             # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-            grad_h_t = dh_last2
-            grad_c_t = dh_last2
+            grad_h_t = dh_prev_start
+            grad_c_t = dh_prev_start
             grad_z_steps = []
             for (
                 ddc_total_t,
@@ -1866,12 +1889,13 @@ def lstm_double_backward(
                 tanh_c_t,
                 one_minus_tanh_c_squared_t,
                 dc_total_t,
-                dc_total_sigmoid_z_0_t,
                 ddc_total_sigmoid_z_0_t,
+                dtanh_z_2_sigmoid_z_0_t,
                 tanh_z_2_t,
                 c_prev2_t,
                 dc_prev_sigmoid_z_1_t,
                 ddc_prev_total_t,
+                dc_total_sigmoid_z_0_t,
                 one_minus_sigmoid_z_0_t,
                 sigmoid_z_0_t,
                 dh_sigmoid_z_3_ddz_t,
@@ -1891,12 +1915,13 @@ def lstm_double_backward(
                 reversed(tanh_c.unbind(1)),
                 reversed(one_minus_tanh_c_squared.unbind(1)),
                 reversed(dc_total.unbind(1)),
-                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(dtanh_z_2_sigmoid_z_0.unbind(1)),
                 reversed(tanh_z_2.unbind(1)),
                 reversed(c_prev2.unbind(1)),
                 reversed(dc_prev_sigmoid_z_1.unbind(1)),
                 reversed(ddc_prev_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(one_minus_sigmoid_z_0.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
                 reversed(dh_sigmoid_z_3_ddz.unbind(1)),
@@ -1916,20 +1941,22 @@ def lstm_double_backward(
                 # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
                 grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
                 # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                #     (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d])
                 dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                    tanh_z_2_t, grad_c_total_t - dtanh_z_2_sigmoid_z_0_t
                 )
                 # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
                 #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
                 dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
                     c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
                 )
-                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                    dc_total_sigmoid_z_0_t,
-                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dtanh_z_2_sigmoid_z_0[n, t, d] *
+                #     one_minus_sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] *
+                #     ddz[n, t, 2, d]
+                dtanh_z_2_t = (
+                    (grad_c_total_t * sigmoid_z_0_t)
+                    .addcmul_(dtanh_z_2_sigmoid_z_0_t, one_minus_sigmoid_z_0_t)
+                    .sub_((2 * dc_total_sigmoid_z_0_t).mul_(tanh_z_2_t).mul_(ddz_t[:, 2]))
                 )
                 # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
                 #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
@@ -1969,8 +1996,7 @@ def lstm_double_backward(
         parts.append(
             (
                 ddh_total if need_ddh else None,
-                ddh_prev_start if need_ddh_n else None,
-                ddc_prev_start if need_ddc_n else None,
+                ddc_total if need_ddc else None,
                 dx,
                 dw,
                 db,
@@ -1980,10 +2006,11 @@ def lstm_double_backward(
             )
         )
     if ddc_start is not None:
-        need_ddh, need_ddh_n, need_ddc_n, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 9
+        need_ddh, need_ddc, need_dx, need_dw, need_db, need_du, need_dh0, need_dc0 = needs or (True,) * 8
         dx = dw = db = du = None
-        t = dh.shape[1]
         n, d = ddc_start.shape
+        t = dh.shape[1]
+        dh_prev_start = ddc_start.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
             # tanh_z_2_sigmoid_z_0_2[n, t, d] = tanh_z_2[n, t, d] * (1 - sigmoid_z_0[n, t, d])
             tanh_z_2_sigmoid_z_0_2 = (1 - sigmoid_z_0).mul_(tanh_z_2)
@@ -1995,13 +2022,14 @@ def lstm_double_backward(
         if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
             # tanh_c_sigmoid_z_3_2[n, t, d] = tanh_c[n, t, d] * (1 - sigmoid_z_3[n, t, d])
             tanh_c_sigmoid_z_3_2 = (1 - sigmoid_z_3).mul_(tanh_c)
-            dh_prev_next_t = dh_n
-            dc_prev_next_t = dc_n
+            dh_prev_next_t = dh_prev_start
+            dc_prev_next_t = dh_prev_start
             dh_sigmoid_z_3_steps, dc_total_steps, dc_total_sigmoid_z_0_steps, dc_prev_steps, dz_steps = (
                 [] for _ in range(5)
             )
             for (
                 dh_t,
+                dc_t,
                 sigmoid_z_3_t,
                 tanh_c_t,
                 sigmoid_z_0_t,
@@ -2012,6 +2040,7 @@ def lstm_double_backward(
                 tanh_z_2_sigmoid_z_0_2_t,
             ) in zip(
                 reversed(dh.unbind(1)),
+                reversed(dc.unbind(1)),
                 reversed(sigmoid_z_3.unbind(1)),
                 reversed(tanh_c.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
@@ -2022,10 +2051,11 @@ def lstm_double_backward(
                 reversed(tanh_z_2_sigmoid_z_0_2.unbind(1)),
             ):
                 dh_total_t = dh_t + dh_prev_next_t  # dh_total[n, t, d] = dh[n, t, d] + dh_prev_next[n, t, d]
+                dc_total2_t = dc_t + dc_prev_next_t  # dc_total2[n, t, d] = dc[n, t, d] + dc_prev_next[n, t, d]
                 # dh_sigmoid_z_3[n, t, d] = dh_total[n, t, d] * sigmoid_z_3[n, t, d]
                 dh_sigmoid_z_3_t = dh_total_t.mul_(sigmoid_z_3_t)
-                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_prev_next[n, t, d]
-                dc_total_t = torch.addcmul(dc_prev_next_t, dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
+                # dc_total[n, t, d] = dh_sigmoid_z_3[n, t, d] * (1 - tanh_c[n, t, d]**2) + dc_total2[n, t, d]
+                dc_total_t = dc_total2_t.addcmul_(dh_sigmoid_z_3_t, 1 - tanh_c_t.square())
                 # dc_total_sigmoid_z_0[n, t, d] = dc_total[n, t, d] * sigmoid_z_0[n, t, d]
                 dc_total_sigmoid_z_0_t = dc_total_t * sigmoid_z_0_t
                 dc_prev_t = dc_total_t * sigmoid_z_1_t  # dc_prev[n, t, d] = dc_total[n, t, d] * sigmoid_z_1[n, t, d]
@@ -2070,8 +2100,7 @@ def lstm_double_backward(
         # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
         tanh_c_sigmoid_z_3 = tanh_c * one_minus_sigmoid_z_3
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-        dh_last2 = ddc_start.new_zeros((n, d))  # dh_last2[n, d] = 0
-        ddh_prev_t = dh_last2
+        ddh_prev_t = dh_prev_start
         ddc_prev_t = ddc_start
         (
             ddz_steps,
@@ -2132,10 +2161,10 @@ def lstm_double_backward(
             torch.stack(ddh_sigmoid_z_3_steps, 1) if ddh_sigmoid_z_3_steps else ddc_start.new_zeros(n, t, d)
         )
         ddh_total = torch.stack(ddh_total_steps, 1) if ddh_total_steps else ddc_start.new_zeros(n, t, d)
-        ddh_prev_start = ddh_prev_t
-        ddc_prev_start = ddc_prev_t
-        ddh_prev = torch.cat([dh_last2.unsqueeze(1), ddh_total], 1)[:, :-1]
+        ddh_prev = torch.cat([dh_prev_start.unsqueeze(1), ddh_total], 1)[:, :-1]
         if need_dx or need_dw or need_db or need_du or need_dh0 or need_dc0:
+            # dtanh_z_2_sigmoid_z_0[n, t, d] = dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d]
+            dtanh_z_2_sigmoid_z_0 = dc_total_sigmoid_z_0 * ddz[:, :, 0]
             # dc_prev_sigmoid_z_1[n, t, d] = dc_prev[n, t, d] * ddz[n, t, 1, d]
             dc_prev_sigmoid_z_1 = dc_prev * ddz[:, :, 1]
             # shared[n, t, d] = sigmoid_z_0[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
@@ -2148,8 +2177,8 @@ def lstm_double_backward(
             dh_sigmoid_z_3_ddz = dh_sigmoid_z_3 * ddz[:, :, 3]
             # shared_4[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             shared_4 = tanh_c_sigmoid_z_3.mul_(sigmoid_z_3)
-            grad_h_t = dh_last2
-            grad_c_t = dh_last2
+            grad_h_t = dh_prev_start
+            grad_c_t = dh_prev_start
             grad_z_steps = []
             for (
                 ddc_total_t,
@@ -2160,12 +2189,13 @@ def lstm_double_backward(
                 tanh_c_t,
                 one_minus_tanh_c_squared_t,
                 dc_total_t,
-                dc_total_sigmoid_z_0_t,
                 ddc_total_sigmoid_z_0_t,
+                dtanh_z_2_sigmoid_z_0_t,
                 tanh_z_2_t,
                 c_prev2_t,
                 dc_prev_sigmoid_z_1_t,
                 ddc_prev_total_t,
+                dc_total_sigmoid_z_0_t,
                 one_minus_sigmoid_z_0_t,
                 sigmoid_z_0_t,
                 dh_sigmoid_z_3_ddz_t,
@@ -2185,12 +2215,13 @@ def lstm_double_backward(
                 reversed(tanh_c.unbind(1)),
                 reversed(one_minus_tanh_c_squared.unbind(1)),
                 reversed(dc_total.unbind(1)),
-                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(ddc_total_sigmoid_z_0.unbind(1)),
+                reversed(dtanh_z_2_sigmoid_z_0.unbind(1)),
                 reversed(tanh_z_2.unbind(1)),
                 reversed(c_prev2.unbind(1)),
                 reversed(dc_prev_sigmoid_z_1.unbind(1)),
                 reversed(ddc_prev_total.unbind(1)),
+                reversed(dc_total_sigmoid_z_0.unbind(1)),
                 reversed(one_minus_sigmoid_z_0.unbind(1)),
                 reversed(sigmoid_z_0.unbind(1)),
                 reversed(dh_sigmoid_z_3_ddz.unbind(1)),
@@ -2210,20 +2241,22 @@ def lstm_double_backward(
                 # grad_c_total[n, t, d] = grad_c[n, t, d] + dtanh_c[n, t, d] * one_minus_tanh_c_squared[n, t, d]
                 grad_c_total_t = torch.addcmul(grad_c_t, dtanh_c_t, one_minus_tanh_c_squared_t)
                 # dsigmoid_z_0[n, t, d] = dc_total[n, t, d] * ddc_total_sigmoid_z_0[n, t, d] + tanh_z_2[n, t, d] *
-                #     (grad_c_total[n, t, d] - dc_total_sigmoid_z_0[n, t, d] * ddz[n, t, 0, d])
+                #     (grad_c_total[n, t, d] - dtanh_z_2_sigmoid_z_0[n, t, d])
                 dsigmoid_z_0_t = (dc_total_t * ddc_total_sigmoid_z_0_t).addcmul_(
-                    tanh_z_2_t, torch.addcmul(grad_c_total_t, dc_total_sigmoid_z_0_t, ddz_t[:, 0], value=-1)
+                    tanh_z_2_t, grad_c_total_t - dtanh_z_2_sigmoid_z_0_t
                 )
                 # dsigmoid_z_1[n, t, d] = dc_total[n, t, d] * ddc_prev_total[n, t, d] + c_prev2[n, t, d] *
                 #     (grad_c_total[n, t, d] - dc_prev_sigmoid_z_1[n, t, d])
                 dsigmoid_z_1_t = (dc_total_t * ddc_prev_total_t).addcmul_(
                     c_prev2_t, grad_c_total_t - dc_prev_sigmoid_z_1_t
                 )
-                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dc_total_sigmoid_z_0[n, t, d] *
-                #     (ddz[n, t, 0, d] * one_minus_sigmoid_z_0[n, t, d] - 2 * tanh_z_2[n, t, d] * ddz[n, t, 2, d])
-                dtanh_z_2_t = (grad_c_total_t * sigmoid_z_0_t).addcmul_(
-                    dc_total_sigmoid_z_0_t,
-                    (ddz_t[:, 0] * one_minus_sigmoid_z_0_t).addcmul_(tanh_z_2_t, ddz_t[:, 2], value=-2),
+                # dtanh_z_2[n, t, d] = grad_c_total[n, t, d] * sigmoid_z_0[n, t, d] + dtanh_z_2_sigmoid_z_0[n, t, d] *
+                #     one_minus_sigmoid_z_0[n, t, d] - 2 * dc_total_sigmoid_z_0[n, t, d] * tanh_z_2[n, t, d] *
+                #     ddz[n, t, 2, d]
+                dtanh_z_2_t = (
+                    (grad_c_total_t * sigmoid_z_0_t)
+                    .addcmul_(dtanh_z_2_sigmoid_z_0_t, one_minus_sigmoid_z_0_t)
+                    .sub_((2 * dc_total_sigmoid_z_0_t).mul_(tanh_z_2_t).mul_(ddz_t[:, 2]))
                 )
                 # grad_z[n, t, g, d] = concat(dsigmoid_z_0[n, t, d] * shared[n, t, d], dsigmoid_z_1[n, t, d] *
                 #     shared_2[n, t, d], dtanh_z_2[n, t, d] * tanh_z_2_2[n, t, d], shared_3[n, t, d] + (grad_h[n, t, d]
@@ -2263,8 +2296,7 @@ def lstm_double_backward(
         parts.append(
             (
                 ddh_total if need_ddh else None,
-                ddh_prev_start if need_ddh_n else None,
-                ddc_prev_start if need_ddc_n else None,
+                ddc_total if need_ddc else None,
                 dx,
                 dw,
                 db,
@@ -2273,7 +2305,7 @@ def lstm_double_backward(
                 grad_c_start if need_dc0 else None,
             )
         )
-    return added(9, *parts)
+    return added(8, *parts)
 
 
 @in_float32
@@ -2296,8 +2328,8 @@ def lstm_jvp(
     h: Tensor,
     h0: Tensor,
     c0: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The tangents of h, h_n and c_n, from those of the inputs; None where none is given."""
+) -> tuple[Tensor | None, Tensor | None]:
+    """The tangents of h and c, from those of the inputs; None where none is given."""
     if tx is not None and tw is not None and tb is not None and tu is not None and th0 is not None and tc0 is not None:
         d = tw.shape[2]
         n, t, _ = tx.shape
@@ -2324,7 +2356,7 @@ def lstm_jvp(
         )
         ddh_prev_t = th0
         ddc_prev_t = tc0
-        th_steps = []
+        tc_steps, th_steps = [], []
         for (
             tu_h_prev2_tw_x_tx_w_tb_t,
             c_prev_sigmoid_z_1_t,
@@ -2354,30 +2386,30 @@ def lstm_jvp(
             # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
             #     ddz[n, t, 0, d]
             ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            # tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
             #     sigmoid_z_0[n, t, d]
-            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            tc_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
             #     one_minus_tanh_c_squared[n, t, d]
-            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(tc_t, one_minus_tanh_c_squared_t)
             # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            tc_steps.append(tc_t)
             th_steps.append(th_t)
-            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+            ddh_prev_t, ddc_prev_t = th_t, tc_t
+        tc = torch.stack(tc_steps, 1) if tc_steps else tx.new_zeros(n, t, d)
         th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-        th_n = ddh_prev_t
-        tc_n = ddc_prev_t
-        return th, th_n, tc_n
+        return th, tc
     parts = []
     if tx is not None:
         n, t, _ = tx.shape
         d = tanh_z_2.shape[2]
+        dh_prev_start = tx.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-        dh_last2 = tx.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
@@ -2387,9 +2419,9 @@ def lstm_jvp(
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
         # sum_tx_w[n, t, g, d] = sum(tx[n, t, i] * w[i, g, d], over=i)
         sum_tx_w = (tx @ w.flatten(1)).unflatten(-1, (4, d))
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
-        th_steps = []
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
+        tc_steps, th_steps = [], []
         for (
             sum_tx_w_t,
             c_prev_sigmoid_z_1_t,
@@ -2419,29 +2451,29 @@ def lstm_jvp(
             # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
             #     ddz[n, t, 0, d]
             ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            # tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
             #     sigmoid_z_0[n, t, d]
-            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            tc_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
             #     one_minus_tanh_c_squared[n, t, d]
-            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(tc_t, one_minus_tanh_c_squared_t)
             # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            tc_steps.append(tc_t)
             th_steps.append(th_t)
-            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+            ddh_prev_t, ddc_prev_t = th_t, tc_t
+        tc = torch.stack(tc_steps, 1) if tc_steps else tx.new_zeros(n, t, d)
         th = torch.stack(th_steps, 1) if th_steps else tx.new_zeros(n, t, d)
-        th_n = ddh_prev_t
-        tc_n = ddc_prev_t
-        parts.append((th, th_n, tc_n))
+        parts.append((th, tc))
     if tw is not None:
         n, t, _ = tanh_z_2.shape
         d = tw.shape[2]
+        dh_prev_start = tw.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-        dh_last2 = tw.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
@@ -2451,9 +2483,9 @@ def lstm_jvp(
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
         # sum_tw_x[n, t, g, d] = sum(tw[i, g, d] * x[n, t, i], over=i)
         sum_tw_x = (x @ tw.flatten(1)).unflatten(-1, (4, d))
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
-        th_steps = []
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
+        tc_steps, th_steps = [], []
         for (
             sum_tw_x_t,
             c_prev_sigmoid_z_1_t,
@@ -2483,29 +2515,29 @@ def lstm_jvp(
             # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
             #     ddz[n, t, 0, d]
             ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            # tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
             #     sigmoid_z_0[n, t, d]
-            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            tc_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
             #     one_minus_tanh_c_squared[n, t, d]
-            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(tc_t, one_minus_tanh_c_squared_t)
             # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            tc_steps.append(tc_t)
             th_steps.append(th_t)
-            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+            ddh_prev_t, ddc_prev_t = th_t, tc_t
+        tc = torch.stack(tc_steps, 1) if tc_steps else tw.new_zeros(n, t, d)
         th = torch.stack(th_steps, 1) if th_steps else tw.new_zeros(n, t, d)
-        th_n = ddh_prev_t
-        tc_n = ddc_prev_t
-        parts.append((th, th_n, tc_n))
+        parts.append((th, tc))
     if tb is not None:
         n, t, _ = tanh_z_2.shape
         d = tb.shape[1]
+        dh_prev_start = tb.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-        dh_last2 = tb.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
@@ -2513,9 +2545,9 @@ def lstm_jvp(
         # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
         tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
-        th_steps = []
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
+        tc_steps, th_steps = [], []
         for (
             c_prev_sigmoid_z_1_t,
             tanh_z_2_2_t,
@@ -2543,29 +2575,29 @@ def lstm_jvp(
             # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
             #     ddz[n, t, 0, d]
             ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            # tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
             #     sigmoid_z_0[n, t, d]
-            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            tc_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
             #     one_minus_tanh_c_squared[n, t, d]
-            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(tc_t, one_minus_tanh_c_squared_t)
             # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            tc_steps.append(tc_t)
             th_steps.append(th_t)
-            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+            ddh_prev_t, ddc_prev_t = th_t, tc_t
+        tc = torch.stack(tc_steps, 1) if tc_steps else tb.new_zeros(n, t, d)
         th = torch.stack(th_steps, 1) if th_steps else tb.new_zeros(n, t, d)
-        th_n = ddh_prev_t
-        tc_n = ddc_prev_t
-        parts.append((th, th_n, tc_n))
+        parts.append((th, tc))
     if tu is not None:
         n, t, _ = tanh_z_2.shape
         d = tu.shape[2]
+        dh_prev_start = tu.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-        dh_last2 = tu.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
@@ -2576,9 +2608,9 @@ def lstm_jvp(
         h_prev2 = torch.cat([h0.unsqueeze(1), h], 1)[:, :-1]
         # sum_tu_h_prev2[n, t, g, d] = sum(tu[e, g, d] * h_prev2[n, t, e], over=e)
         sum_tu_h_prev2 = (h_prev2 @ tu.flatten(1)).unflatten(-1, (4, d))
-        ddh_prev_t = dh_last2
-        ddc_prev_t = dh_last2
-        th_steps = []
+        ddh_prev_t = dh_prev_start
+        ddc_prev_t = dh_prev_start
+        tc_steps, th_steps = [], []
         for (
             sum_tu_h_prev2_t,
             c_prev_sigmoid_z_1_t,
@@ -2608,29 +2640,29 @@ def lstm_jvp(
             # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
             #     ddz[n, t, 0, d]
             ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            # tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
             #     sigmoid_z_0[n, t, d]
-            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            tc_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
             #     one_minus_tanh_c_squared[n, t, d]
-            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(tc_t, one_minus_tanh_c_squared_t)
             # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            tc_steps.append(tc_t)
             th_steps.append(th_t)
-            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+            ddh_prev_t, ddc_prev_t = th_t, tc_t
+        tc = torch.stack(tc_steps, 1) if tc_steps else tu.new_zeros(n, t, d)
         th = torch.stack(th_steps, 1) if th_steps else tu.new_zeros(n, t, d)
-        th_n = ddh_prev_t
-        tc_n = ddc_prev_t
-        parts.append((th, th_n, tc_n))
+        parts.append((th, tc))
     if th0 is not None:
         n, d = th0.shape
         t = tanh_z_2.shape[1]
+        dh_prev_start = th0.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
         # c_prev_sigmoid_z_1[n, t, d] = c_prev2[n, t, d] * one_minus_sigmoid_z_1[n, t, d]
         c_prev_sigmoid_z_1 = one_minus_sigmoid_z_1.mul_(c_prev2)
-        dh_last2 = th0.new_zeros((n, d))  # dh_last2[n, d] = 0
         one_minus_sigmoid_z_0 = 1 - sigmoid_z_0  # one_minus_sigmoid_z_0[n, t, d] = 1 - sigmoid_z_0[n, t, d]
         # tanh_z_2_sigmoid_z_0[n, t, d] = tanh_z_2[n, t, d] * one_minus_sigmoid_z_0[n, t, d]
         tanh_z_2_sigmoid_z_0 = one_minus_sigmoid_z_0.mul_(tanh_z_2)
@@ -2639,8 +2671,8 @@ def lstm_jvp(
         tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
         ddh_prev_t = th0
-        ddc_prev_t = dh_last2
-        th_steps = []
+        ddc_prev_t = dh_prev_start
+        tc_steps, th_steps = [], []
         for (
             c_prev_sigmoid_z_1_t,
             tanh_z_2_2_t,
@@ -2667,23 +2699,24 @@ def lstm_jvp(
             # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
             #     ddz[n, t, 0, d]
             ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            # tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
             #     sigmoid_z_0[n, t, d]
-            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            tc_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
             #     one_minus_tanh_c_squared[n, t, d]
-            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(tc_t, one_minus_tanh_c_squared_t)
             # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            tc_steps.append(tc_t)
             th_steps.append(th_t)
-            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+            ddh_prev_t, ddc_prev_t = th_t, tc_t
+        tc = torch.stack(tc_steps, 1) if tc_steps else th0.new_zeros(n, t, d)
         th = torch.stack(th_steps, 1) if th_steps else th0.new_zeros(n, t, d)
-        th_n = ddh_prev_t
-        tc_n = ddc_prev_t
-        parts.append((th, th_n, tc_n))
+        parts.append((th, tc))
     if tc0 is not None:
         n, d = tc0.shape
         t = tanh_z_2.shape[1]
+        dh_prev_start = tc0.new_zeros((n, d))  # dh_prev_start[n, d] = 0
         tanh_z_2_2 = 1 - tanh_z_2.square()  # tanh_z_2_2[n, t, d] = 1 - tanh_z_2[n, t, d]**2
         one_minus_sigmoid_z_1 = 1 - sigmoid_z_1  # one_minus_sigmoid_z_1[n, t, d] = 1 - sigmoid_z_1[n, t, d]
         c_prev2 = torch.cat([c0.unsqueeze(1), c], 1)[:, :-1]
@@ -2696,10 +2729,9 @@ def lstm_jvp(
         # tanh_c_sigmoid_z_3[n, t, d] = tanh_c[n, t, d] * one_minus_sigmoid_z_3[n, t, d]
         tanh_c_sigmoid_z_3 = one_minus_sigmoid_z_3.mul_(tanh_c)
         one_minus_tanh_c_squared = 1 - tanh_c.square()  # one_minus_tanh_c_squared[n, t, d] = 1 - tanh_c[n, t, d]**2
-        dh_last2 = tc0.new_zeros((n, d))  # dh_last2[n, d] = 0
-        ddh_prev_t = dh_last2
+        ddh_prev_t = dh_prev_start
         ddc_prev_t = tc0
-        th_steps = []
+        tc_steps, th_steps = [], []
         for (
             c_prev_sigmoid_z_1_t,
             tanh_z_2_2_t,
@@ -2726,21 +2758,21 @@ def lstm_jvp(
             # ddc_total_sigmoid_z_0[n, t, d] = tanh_z_2_2[n, t, d] * ddz[n, t, 2, d] + tanh_z_2_sigmoid_z_0[n, t, d] *
             #     ddz[n, t, 0, d]
             ddc_total_sigmoid_z_0_t = (tanh_z_2_2_t * ddz_t[:, 2]).addcmul_(tanh_z_2_sigmoid_z_0_t, ddz_t[:, 0])
-            # ddc_total[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
+            # tc[n, t, d] = ddc_prev_total[n, t, d] * sigmoid_z_1[n, t, d] + ddc_total_sigmoid_z_0[n, t, d] *
             #     sigmoid_z_0[n, t, d]
-            ddc_total_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
-            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + ddc_total[n, t, d] *
+            tc_t = ddc_prev_total_t.mul_(sigmoid_z_1_t).addcmul_(ddc_total_sigmoid_z_0_t, sigmoid_z_0_t)
+            # ddh_sigmoid_z_3[n, t, d] = tanh_c_sigmoid_z_3[n, t, d] * ddz[n, t, 3, d] + tc[n, t, d] *
             #     one_minus_tanh_c_squared[n, t, d]
-            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(ddc_total_t, one_minus_tanh_c_squared_t)
+            ddh_sigmoid_z_3_t = (tanh_c_sigmoid_z_3_t * ddz_t[:, 3]).addcmul_(tc_t, one_minus_tanh_c_squared_t)
             # th[n, t, d] = ddh_sigmoid_z_3[n, t, d] * sigmoid_z_3[n, t, d]
             th_t = ddh_sigmoid_z_3_t.mul_(sigmoid_z_3_t)
+            tc_steps.append(tc_t)
             th_steps.append(th_t)
-            ddh_prev_t, ddc_prev_t = th_t, ddc_total_t
+            ddh_prev_t, ddc_prev_t = th_t, tc_t
+        tc = torch.stack(tc_steps, 1) if tc_steps else tc0.new_zeros(n, t, d)
         th = torch.stack(th_steps, 1) if th_steps else tc0.new_zeros(n, t, d)
-        th_n = ddh_prev_t
-        tc_n = ddc_prev_t
-        parts.append((th, th_n, tc_n))
-    return added(3, *parts)
+        parts.append((th, tc))
+    return added(2, *parts)
 
 
 DERIVATIVES = Derivatives(
@@ -2751,32 +2783,16 @@ DERIVATIVES = Derivatives(
     name="lstm",
     inputs=6,
     real=(0, 1, 2, 3, 4, 5),
-    outputs=3,
+    outputs=2,
     numbers=(),
-    saved=(9, 10, 11, 12, 0, 1, 3, 13, 14, 6, 4, 5),
+    saved=(8, 9, 10, 11, 0, 1, 3, 12, 7, 6, 4, 5),
     first=12,
-    kept=(9, 10, 11, 12, 0, 1, 3, 13, 14, 6, 4, 5, 2),
-    places=(None, None, None, None, None, None, None, None, None, None, None, None, None, None, None),
+    kept=(8, 9, 10, 11, 0, 1, 3, 12, 7, 6, 4, 5, 2),
+    places=(None, None, None, None, None, None, None, None, None, None, None, None, None),
     apart={
-        "forward": (
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-            False,
-        ),
+        "forward": (False, False, False, False, False, False, False, False, False, False, False, False, False, False),
         "backward": (False, False, False, False, False, False),
-        "double_backward": (False, False, False, False, False, False, False, False, False),
-        "jvp": (False, False, False),
+        "double_backward": (False, False, False, False, False, False, False, False),
+        "jvp": (False, False),
     },
 )

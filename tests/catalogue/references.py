@@ -59,14 +59,15 @@ def _gru(x: Tensor, w: Tensor, b: Tensor, u: Tensor, c: Tensor, h0: Tensor) -> T
     return torch.cat(states, 1)
 
 
-def _lstm(x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    h, c, states = h0, c0, [h0[:, None, :][:, :0]]
+def _lstm(x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor]:
+    h, c, states = h0, c0, [torch.stack([h0, c0])[:, :, None][:, :, :0]]
     for x_t in x.unbind(1):
         i, f, g, o = (torch.tensordot(x_t, w, 1) + b + torch.tensordot(h, u, 1)).unbind(1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         h = torch.sigmoid(o) * torch.tanh(c)
-        states.append(h[:, None])
-    return torch.cat(states, 1), h * 1, c * 1
+        states.append(torch.stack([h, c])[:, :, None])
+    hidden, memory = torch.cat(states, 2)
+    return hidden, memory
 
 
 def _returns(r: Tensor, v: Tensor, gamma: float = 0.99) -> Tensor:
