@@ -1204,6 +1204,11 @@ MISTAKES = {
         "from sympy import diff\n    f.u[n, d] = x[n, d] * w[d]\n    f.y[n, d] = diff(f.u[n, d], x[n, d])\n    return f.y",
         "op mine, equation y: SymPy is asked for diff of u[n, d], which has its values as the op runs; write the entry of a Jacobian, derivative(f.u[n], x[n, d]), of elements that have names",
     ),
+    "derivative_through_a_recurrence": (
+        "f, x: tensor[n, t], z: tensor[n]",
+        "f.h[n, -1] = z[n]\n    f.h[n, t] = x[n, t] * f.h[n, t - 1]\n    f.y[n, t] = derivative(f.h[n, t], z[n])\n    return f.y",
+        "op mine, equation y: derivative(h[n, t], z[n]) goes through a recurrence, of which a spec has none yet; take it of what reads no state, or of one step: by the state one place earlier",
+    ),
     "derivative_by_integers": (
         "f, x: tensor[n, d], ix: index(d)[n]",
         "f.u[n] = x[n, ix[n]]\n    f.y[n] = derivative(f.u[n], ix[n])\n    return f.y",

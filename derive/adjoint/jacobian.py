@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sympy import Add, And, Basic, Eq, Expr, Function, Mul, Pow, S
+from sympy import Add, And, Basic, Eq, Expr, Function, Mul, Pow, S, expand
 
 from derive.adjoint.chain_rule import local_of, pieces
 from derive.errors import DeriveError
@@ -141,7 +141,7 @@ class _Jacobian:
         else:
             other = _others(left, states)
             terms = self._tangents(e, other) if self.forward and e is not None else self._cotangents(name, left, other)
-            groups = {matches: _total(own, left) for matches, own in _settled(terms, left, states).items()}
+            groups = {matches: self._total(own, left) for matches, own in _settled(terms, left, states).items()}
         groups = {matches: value for matches, value in groups.items() if value != 0}
         places = "".join(str(s) for s in states if isinstance(s, Expr) and s.is_Integer)
         stem = f"{name}_{self.root}{places}" if self.forward else f"{self.root}_{name}"
@@ -166,7 +166,7 @@ class _Jacobian:
             found.append(_settled(terms, e.index, states, _others(at.index, states)))
         out = {}
         for matches in dict.fromkeys(m for groups in found for m in groups):
-            totals = [_total(groups.get(matches, []), e.index) for groups in found]
+            totals = [self._total(groups.get(matches, []), e.index) for groups in found]
             both = zip(totals, e.over, e.body.pieces, strict=True)
             joined = (_along(total, a) if a in free_axes(piece) else total for total, a, piece in both)
             out[matches] = Concat(e.body.along, *joined)
@@ -197,7 +197,7 @@ class _Jacobian:
         asked = tuple(_same(i.xreplace(put), own) for i, own in apart)
         whole_there = frozenset(put[a] for a in whole)
         for term in self.entry(e.name, tuple(i.xreplace(put) for i in index), other) if local != 0 else ():
-            yield _Term(term.deltas, local * term.value, tuple(over.values()), whole_there, asked)
+            yield _Term(term.deltas, _product(local, term.value), tuple(over.values()), whole_there, asked)
 
     def _local(self, e: Equation, read: At) -> Expr:
         """The local derivative, its sums, as of how many share a maximum, read by name."""
@@ -259,6 +259,60 @@ class _Jacobian:
         value = value.xreplace({_other(t): a for t, a in others.items()})
         made = self.known.invent(stem, (*own.values(), *others.values()), value)
         return At(made, *map(_own, own), *map(_other, others))
+
+    def _total(self, terms: Sequence[_Term], left: tuple[Expr, ...]) -> Expr:
+        """The sum of terms: a sum over axes of one product each, or of all that have the same factors outside."""
+        out = []
+        together: dict[tuple[Expr, tuple[Axis, ...]], list[Expr]] = {}
+        for term in terms:
+            inside, outside = by_axes(list(Mul.make_args(term.value)), term.over)
+            asked = [c for c in term.asked if free_axes(c) & set(term.over)]
+            inner = _under(asked, Mul(*inside))
+            over = tuple(a for a in term.over if a in free_axes(inner))
+            outside += [Size(a) for a in term.over if a not in over]
+            outer = _under([c for c in term.asked if c not in asked], Mul(*outside))
+            if not over:
+                out.append(outer * inner)
+                continue
+            names = _names(over, inner, left)
+            inner, over = inner.xreplace(dict(names)), tuple(names.values())
+            if is_contraction(inner):
+                out.append(outer * Reduce("sum", inner, *over))
+            else:
+                together.setdefault((outer, over), []).append(inner)
+        sums = ((outer, Add(*inner), over) for (outer, over), inner in together.items())
+        kept = ((outer, inner, over) for outer, inner, over in sums if not self._is_of_deviations(inner, over))
+        return Add(*out, *(outer * Reduce("sum", inner, *over) for outer, inner, over in kept))
+
+    def _is_of_deviations(self, inner: Expr, over: tuple[Axis, ...]) -> bool:
+        """Whether a sum is one of deviations from a mean, which is 0."""
+        if len(over) != 1:
+            return False
+        made = {e.name: e for e in self.known.equations if e.kind is None and e.is_plain}
+        axis, total = over[0], inner
+        while put := {
+            at: made[at.name].at(at.index)
+            for at in total.atoms(At)
+            if axis in at.index and at.name in made and self._mean(at, axis) is None
+        }:
+            total = total.xreplace(put)
+        out = []
+        for term in Add.make_args(expand(total)):
+            inside, outside = by_axes(Mul.make_args(term), over)
+            if len(inside) > 1 or (inside and (mean := self._mean(inside[0], axis)) is None):
+                return False
+            out.append(Mul(*outside, *([mean] if inside else [])))
+        return bool(Add(*out) == 0)
+
+    def _mean(self, value: Expr, axis: Axis) -> Expr | None:
+        """The mean of an element along an axis, where an equation says it."""
+        for e in self.known.equations:
+            if e.kind != "mean" or not isinstance(value, At) or not isinstance(e.body, At) or e.body.name != value.name:
+                continue
+            put = dict(zip(e.body.index, value.index, strict=True))
+            if len(e.over) == 1 and e.is_plain and put.get(e.over[0]) == axis and value == e.body.xreplace(put):
+                return e.scale * e.left.xreplace(put)
+        return None
 
     def _dims(self, name: str) -> tuple[Expr, ...]:
         operand = self.known.operands.get(name)
@@ -322,11 +376,17 @@ def _under(asked: Sequence[Basic], value: Expr) -> Expr:
     return Where(lengths, S.One, S.Zero) * (Where(And(*places), value, S.Zero) if places else value)
 
 
+def _product(local: Expr, value: Expr) -> Expr:
+    """A product whose number stands in front: SymPy has `2*z - 2*mu` for `2*(z - mu)`, another tensor than `z - mu`."""
+    parts = [f.primitive() if f.is_Add else (S.One, f) for f in Mul.make_args(local)]
+    return Mul(*(f for _, f in parts)) * Mul(*(number for number, _ in parts), value)
+
+
 def _masked(local: Expr, value: Expr, read: At) -> Expr:
     """A product, its value under the mask of the local derivative where that keeps what is read inside its axis."""
     mask = next((f for f in Mul.make_args(local) if isinstance(f, Where) and S.Zero in f.args[1:]), None)
     if mask is None or all(isinstance(i, Axis) for i in read.index):
-        return local * value
+        return _product(local, value)
     return local / mask * Where(mask.condition, mask.args[1] * value, mask.args[2] * value)
 
 
@@ -365,29 +425,6 @@ def _settled(
         if term.value != 0 and S.false not in term.asked:
             out.setdefault(tuple(sorted(matches)), []).append(term)
     return out
-
-
-def _total(terms: Sequence[_Term], left: tuple[Expr, ...]) -> Expr:
-    """The sum of terms: a sum over axes of one product each, or of all that have the same factors outside."""
-    out = []
-    together: dict[tuple[Expr, tuple[Axis, ...]], list[Expr]] = {}
-    for term in terms:
-        inside, outside = by_axes(list(Mul.make_args(term.value)), term.over)
-        asked = [c for c in term.asked if free_axes(c) & set(term.over)]
-        inner = _under(asked, Mul(*inside))
-        over = tuple(a for a in term.over if a in free_axes(inner))
-        outside += [Size(a) for a in term.over if a not in over]
-        outer = _under([c for c in term.asked if c not in asked], Mul(*outside))
-        if not over:
-            out.append(outer * inner)
-            continue
-        names = _names(over, inner, left)
-        inner, over = inner.xreplace(dict(names)), tuple(names.values())
-        if is_contraction(inner):
-            out.append(outer * Reduce("sum", inner, *over))
-        else:
-            together.setdefault((outer, over), []).append(inner)
-    return Add(*out, *(outer * Reduce("sum", Add(*inner), *over) for (outer, over), inner in together.items()))
 
 
 def _names(over: tuple[Axis, ...], inner: Expr, left: tuple[Expr, ...]) -> dict[Axis, Axis]:

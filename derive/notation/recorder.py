@@ -191,6 +191,7 @@ class Recorder:
                 check_derivative(y, x)
                 for read in (y, x):
                     self._check_reads(read, "")
+                self._check_no_state(y, x)
                 put = self._in_all_digits([at.name for at in (y, x) if at.name not in self.operands])
                 y, x = (At(put.get(at.name, at.tensor), *at.index) for at in (y, x))
                 equations = unguarded(self.equations, guards_of_places)
@@ -199,6 +200,17 @@ class Recorder:
                 return found.xreplace({e.target: unsigned(e, self.infinite) for e in self.equations})
         except DeriveError as error:
             raise error.within(self.name) from None
+
+    def _check_no_state(self, y: At, x: At) -> None:
+        """Refuse the derivative of what a recurrence makes, to which every place before it adds."""
+        read = {y.name} - {x.name}
+        for e in reversed(self.equations):
+            read |= {at.name for at in e.reads} - {x.name} if e.name in read else set()
+        if any(self.operands[name].carried for name in read & self.operands.keys()):
+            raise DeriveError(
+                f"derivative({y}, {x}) goes through a recurrence, of which a spec has none yet",
+                fix="take it of what reads no state, or of one step: by the state one place earlier",
+            )
 
     def _in_all_digits(self, names: list[str]) -> dict[str, Tensor]:
         """The tensors that stand for those of these names where a spec's own formulas overflow or lose digits.

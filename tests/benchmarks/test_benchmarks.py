@@ -12,10 +12,10 @@ import typer
 
 pytest.importorskip("matplotlib")
 
-from benchmarks import block, names
+from benchmarks import block, names, second_order
 from benchmarks.__main__ import main
 from benchmarks.clock import Times, by_turns
-from benchmarks.kernels import native_package
+from benchmarks.kernels import NativePackage, native_package
 from benchmarks.measure import measure
 from benchmarks.memory import distinct_bytes, peak_bytes, saved_by_tape
 from benchmarks.rows import SIZES, composite, lengths_of, operations, row
@@ -192,3 +192,10 @@ def test_a_row_that_fails_is_named_and_the_others_are_kept(
     assert stopped.value.exit_code == 1
     assert "benchmarks: silu, small: native op: 3 outputs and gradients, expected 2\n" in capsys.readouterr().err
     assert [r["op"] for r in json.loads((tmp_path / "benchmarks.json").read_text())["rows"]] == ["swiglu"]
+
+
+@pytest.mark.slow
+def test_every_way_of_a_step_made_of_derivatives_computes_the_same() -> None:
+    for step in (second_order.penalty_row(7, NativePackage()), second_order.residual_row(9)):
+        agree({name: way() for name, way in step.ways.items()}, tolerance=1e-3)
+        assert step.saved["one spec"] <= min(step.saved.values())

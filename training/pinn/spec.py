@@ -1,6 +1,6 @@
 """The step's loss as equations: how far a perceptron is from Burgers' equation, and from what is known of it.
 
-`derive generate --from training/pinn/spec.py --out burgers` writes what is derived of it, to read.
+`derive generate --from training/pinn/spec.py --order 1 --out burgers` writes what is derived of it, to read.
 """
 
 from derive import axes, constant, derivative, mean, op, scalar, sum, tanh, tensor
