@@ -10,8 +10,8 @@ from functools import cached_property, lru_cache, partial
 
 from sympy import Function, Pow
 
-from derive.adjoint.chain_rule import Stepwise, stepwise
-from derive.adjoint.recurrences import as_written, reversed_steps, start_index, written
+from derive.adjoint.chain_rule import Adjoint, Stepwise, stepwise
+from derive.adjoint.recurrences import adjoints_written, reversed_steps, written
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forward
 from derive.collapse.conditions import with_conditions, with_dear, with_elements, with_functions
@@ -75,6 +75,16 @@ class Derivation:
         longer = {r.axis for r in self.op.sizes if r.around is not None}
         others = (e for e in self.named.equations if longer & set(e.axes) and self.op.equation(e.name) is None)
         return written((*unguarded(self.op.equations), *others), self.op.recurrences)
+
+    @cached_property
+    def equations(self) -> tuple[Equation, ...]:
+        """The named equations, with recurrences as a spec writes them."""
+        return written(self.named.equations, self.op.recurrences)
+
+    @cached_property
+    def adjoints(self) -> tuple[Adjoint, ...]:
+        """The chain rule's, with recurrences the other way as a spec writes them."""
+        return adjoints_written(self.steps)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -194,19 +204,13 @@ def _derived(op: Op, policy: Policy, told: Told) -> Derivation:
 def _reversed(definitions: tuple[Definition, ...], steps: Stepwise) -> tuple[Definition, ...]:
     """The definitions of a closed form, with recurrences the other way as a spec writes them."""
     back = reversed_steps(steps)
-    own = {d.name for d in definitions}
+    own = {a.target.name for a in steps.adjoints}
     new = [Definition(a.target.name, a.axes, a.value) for a in back.adjoints if a.target.name not in own]
     names = {Tensor(a): Tensor(b) for a, b in back.totals.items()}
-    definitions = (*new, *(replace(d, value=d.value.xreplace(names)) for d in definitions))
-    starts = {r.start: r for r in back.recurrences}
-    out = []
-    for d in definitions:
-        d = replace(d, value=as_written(d.value, back.recurrences))
-        if d.name in starts:
-            r = starts[d.name]
-            d = Definition(r.state, start_index(r), d.value)
-        out.append(d)
-    return tuple(out)
+    every = (*new, *(replace(d, value=d.value.xreplace(names)) for d in definitions))
+    equations = (Equation(Tensor(d.name), d.axes, d.value) for d in every)
+    found = written(equations, back.recurrences, steps.op.recurrences)
+    return tuple(Definition(e.name, e.index, e.body) for e in found)
 
 
 def _is_integer(op: Op, name: str) -> bool:
@@ -301,7 +305,8 @@ class Alternative:
 
 def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
     """The forms that the ways of saving lead to, each once, the chosen one first."""
-    op, lengths = derivation.named, nominal(derivation.named)
+    steps = derivation.steps.cut
+    op, lengths = steps.op, nominal(steps.op)
     words = {
         "cost": "by cost",
         "least": "the fewest bytes, statistics apart",
@@ -310,12 +315,12 @@ def alternatives(derivation: Derivation) -> tuple[Alternative, ...]:
     }
     out: dict[tuple[str, ...], Alternative] = {}
     for name, policy in ((n, p) for n, p in POLICIES.items() if n in words):
-        closed = search(derivation.steps, policy)
+        closed = search(steps, policy)
         if policy.conditional and not set(closed.kept.names) & set(op.outputs):
             continue
         handing = Handing(op, closed.kept)
         if name == "cost" and derivation.local:
-            handing = by_local_derivatives(derivation.steps, closed, policy)
+            handing = by_local_derivatives(steps, closed, policy)
         where = [f"{i.nonzero} != 0" for i in closed.conditions]
         chosen = closed.kept.names == derivation.closed.kept.names and (name == "cost" or not derivation.local)
         held = [s.axes for s in derivation.saved] if chosen else [handing.op.dims(n) for n in handing.kept.names]

@@ -75,6 +75,7 @@ from .grouped_query_attention import (
     grouped_query_attention_forward,
 )
 from .groupnorm import groupnorm, groupnorm_backward, groupnorm_forward
+from .gru import gru, gru_backward, gru_forward
 from .huber import huber, huber_backward, huber_forward
 from .kl_div import kl_div, kl_div_backward, kl_div_forward
 from .kl_div_log_target import kl_div_log_target, kl_div_log_target_backward, kl_div_log_target_forward
@@ -86,6 +87,7 @@ from .linear import linear, linear_backward, linear_forward
 from .log import log, log_backward, log_forward
 from .log_softmax import log_softmax, log_softmax_backward, log_softmax_forward
 from .logsumexp import logsumexp, logsumexp_backward, logsumexp_forward
+from .lstm import lstm, lstm_backward, lstm_forward
 from .matmul import matmul, matmul_backward, matmul_forward
 from .matvec import matvec, matvec_backward, matvec_forward
 from .max_pool2d import max_pool2d, max_pool2d_backward, max_pool2d_forward
@@ -113,7 +115,9 @@ from .reciprocal import reciprocal, reciprocal_backward, reciprocal_forward
 from .relu import relu, relu_backward, relu_forward
 from .repeat_axis import repeat_axis, repeat_axis_backward, repeat_axis_forward
 from .repeat_number import repeat_number, repeat_number_backward, repeat_number_forward
+from .returns import returns, returns_backward, returns_forward
 from .rmsnorm import rmsnorm, rmsnorm_backward, rmsnorm_forward
+from .rnn import rnn, rnn_backward, rnn_forward
 from .rotary import rotary, rotary_backward, rotary_forward
 from .rotary_interleaved import rotary_interleaved, rotary_interleaved_backward, rotary_interleaved_forward
 from .scale import scale, scale_backward, scale_forward
@@ -279,6 +283,9 @@ __all__ = [
     "groupnorm",
     "groupnorm_backward",
     "groupnorm_forward",
+    "gru",
+    "gru_backward",
+    "gru_forward",
     "huber",
     "huber_backward",
     "huber_forward",
@@ -312,6 +319,9 @@ __all__ = [
     "logsumexp",
     "logsumexp_backward",
     "logsumexp_forward",
+    "lstm",
+    "lstm_backward",
+    "lstm_forward",
     "matmul",
     "matmul_backward",
     "matmul_forward",
@@ -377,9 +387,15 @@ __all__ = [
     "repeat_number",
     "repeat_number_backward",
     "repeat_number_forward",
+    "returns",
+    "returns_backward",
+    "returns_forward",
     "rmsnorm",
     "rmsnorm_backward",
     "rmsnorm_forward",
+    "rnn",
+    "rnn_backward",
+    "rnn_forward",
     "rotary",
     "rotary_backward",
     "rotary_forward",

@@ -88,23 +88,44 @@ def as_written(expr: Expr, recurrences: Iterable[Recurrence]) -> Expr:
     return expr
 
 
-def start_index(r: Recurrence) -> tuple[Expr, ...]:
-    """The index of a state before its first place."""
-    return _among(r, r.last.axes, S.NegativeOne if r.forwards else Size(r.axis))
+def written(
+    equations: Iterable[Equation], recurrences: tuple[Recurrence, ...], others: tuple[Recurrence, ...] = ()
+) -> tuple[Equation, ...]:
+    """Equations as a spec writes them: a start as `h[n, -1]`. They read what `others` carry as well."""
+    if not recurrences:
+        return tuple(equations)
+    starts = {r.start: r for r in recurrences}
+    out = []
+    for e in equations:
+        made = replace(e, body=as_written(e.body, (*recurrences, *others)))
+        if (r := starts.get(e.name)) is not None:
+            made = replace(made, target=Tensor(r.state), index=_among(r, r.last.axes, _before_all(r)))
+        out.append(made)
+    return tuple(out)
+
+
+def adjoints_written(steps: Stepwise) -> tuple[Adjoint, ...]:
+    """The adjoints of an op with recurrences as equations of a spec."""
+    if not steps.op.recurrences:
+        return steps.adjoints
+    back, out = reversed_steps(steps), []
+    starts = {r.start: r for r in back.recurrences}
+    every = (*back.recurrences, *steps.op.recurrences)
+    for a in back.adjoints:
+        found = tuple(replace(c, value=as_written(c.value, every)) for c in a.contributions)
+        a = replace(a, contributions=found)
+        if (r := starts.get(a.target.name)) is not None:
+            index = _among(r, r.last.axes, _before_all(r))
+            a = replace(a, target=Tensor(r.state), axes=index)
+        out.append(a)
+    return tuple(out)
+
+
+def _before_all(r: Recurrence) -> Expr:
+    """The place before the first one."""
+    return S.NegativeOne if r.forwards else Size(r.axis)
 
 
 def _among(r: Recurrence, index: tuple[Expr, ...], place: Expr) -> tuple[Expr, ...]:
     slot = r.before.axes.index(r.axis)
     return (*index[:slot], place, *index[slot:])
-
-
-def written(equations: Iterable[Equation], recurrences: tuple[Recurrence, ...]) -> tuple[Equation, ...]:
-    """Equations as a spec writes them: a start as `h[n, -1]`."""
-    starts = {r.start: r for r in recurrences}
-    out = []
-    for e in equations if recurrences else ():
-        made = replace(e, body=as_written(e.body, recurrences))
-        if e.name in starts:
-            made = replace(made, target=Tensor(starts[e.name].state), index=start_index(starts[e.name]))
-        out.append(made)
-    return tuple(out) if recurrences else tuple(equations)

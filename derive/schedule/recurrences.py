@@ -13,8 +13,9 @@ from dataclasses import replace
 from derive.adjoint.chain_rule import Stepwise
 from derive.adjoint.recurrences import reversed_steps
 from derive.errors import DeriveError
+from derive.facts.costs.cost import is_dear
 from derive.ir.equations import Op, Recurrence
-from derive.ir.nodes.arithmetic import ZERO, chained_terms, multiplied, summed
+from derive.ir.nodes.arithmetic import ONE, ZERO, chained_terms, multiplied, summed
 from derive.ir.nodes.leftovers import given_what_it_reads, without_unread
 from derive.ir.nodes.loops import Loop, items
 from derive.ir.nodes.naming import new_name_of
@@ -159,8 +160,8 @@ def _less(s: Statement, states: set[str], axis: str, made: list[Statement], take
 
     def without(node: Node) -> Node | None:
         if reads(node) & states:
-            return _together(node, states, s, without) if isinstance(node, Call) else None
-        if not _is_moved(node, axis) and not (_computes(node) and _is_no_larger(node, s)):
+            return _together(node, states, s, axis, without) if isinstance(node, Call) else None
+        if not _is_moved(node, axis) and not (_is_worth_it(node, s, axis) and _is_no_larger(node, s)):
             return None
         known = next((m for m in made if m.value == node), None)
         if known is None:
@@ -171,26 +172,37 @@ def _less(s: Statement, states: set[str], axis: str, made: list[Statement], take
     return replace(s, value=top_down(s.value, without))
 
 
-def _together(node: Call, states: set[str], s: Statement, without: Callable[[Node], Node | None]) -> Node | None:
+def _together(
+    node: Call, states: set[str], s: Statement, axis: str, without: Callable[[Node], Node | None]
+) -> Node | None:
     """A sum or a product whose parts that read no state stand together; None for another node."""
     if node.fn in ("add", "sub"):
         terms = chained_terms(node)
         free = [t for t in terms if not reads(t[0]) & states]
-        if len(free) > 1 and _is_no_larger(part := summed(free), s):
+        if len(free) > 1 and _is_worth_it(part := summed(free), s, axis) and _is_no_larger(part, s):
             rest = [(top_down(t, without), minus) for t, minus in terms if reads(t) & states]
             rest.insert(0 if rest[0][1] else len(rest), (top_down(part, without), False))
             return summed(rest)
     if node.fn == "mul":
         factors = product_factors(node)
         own = [f for f in factors if not reads(f) & states]
-        if len([f for f in own if is_tensor(f)]) > 1 and _is_no_larger(product := multiplied(own), s):
+        several, product = len([f for f in own if is_tensor(f)]) > 1, multiplied(own or [ONE])
+        if several and _is_worth_it(product, s, axis) and _is_no_larger(product, s):
             return multiplied([*(top_down(f, without) for f in factors if f not in own), top_down(product, without)])
     return None
 
 
-def _computes(node: Node) -> bool:
-    """Whether a node is more than an element, a number or a length."""
-    return isinstance(node, Call | Reduce | Scan | Shares | Join) and bool(node_axes(node))
+def _is_worth_it(node: Node, s: Statement, axis: str) -> bool:
+    """Whether a part is more than a few passes over as many elements as the statement has.
+
+    Such a pass costs no more inside, where what it reads and makes stays in the cache, than its result does in memory.
+    """
+    if not isinstance(node, Call | Reduce | Scan | Shares | Join) or not node_axes(node):
+        return False
+    if axis not in node_axes(node) or len(node_axes(node)) < len(s.axes):
+        return True
+    below = (n for n in walk(node) if isinstance(n, Call | Reduce | Scan | Shares | Join))
+    return any(not isinstance(n, Call) or is_dear(n) for n in below)
 
 
 def _is_moved(node: Node, axis: str) -> bool:

@@ -46,11 +46,11 @@ def document(derivation: Derivation) -> str:
     """A complete LaTeX document: forward, chain rule, every step of the collapse, closed form, kept."""
     adjoints = adjoint_names(derivation.steps)
     title = rf"\section*{{Backward of \texttt{{{escaped(derivation.op.name)}}}}}"
-    forward = [(e.left, e.right) for e in derivation.named.equations]
+    forward = [(e.left, e.right) for e in derivation.equations]
     closed = [(At(Tensor(d.name), *d.axes), factored(d.value)) for d in derivation.closed.definitions]
     printer = Printer(adjoints)
     parts = [title, escaped(derivation.op.doc), r"\subsection*{Forward}", _block(forward, printer)]
-    parts += [r"\subsection*{Chain rule}", *(_chain_rule(a, printer) for a in derivation.steps.adjoints)]
+    parts += [r"\subsection*{Chain rule}", *(_chain_rule(a, printer) for a in derivation.adjoints)]
     parts += [r"\subsection*{Collapse}", *_collapse(derivation, printer)]
     parts += [r"\subsection*{Closed form}", _block(closed, printer), *_kept(derivation)]
     return _DOCUMENT % "\n".join(parts)

@@ -84,7 +84,7 @@ def _equation(left: Expr, right: Expr, depth: int = 1) -> RenderableType:
 
 
 def _equations(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:
-    for e in d.named.equations:
+    for e in d.equations:
         yield _equation(e.left, e.right)
     split = [e.name for e in d.named.equations if not _is_written(d, e)]
     if split:
@@ -98,7 +98,7 @@ def _is_written(d: Derivation, equation: Equation) -> bool:
 def _adjoints(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:
     for c in d.steps.cotangents:
         yield _Line(f"{text(At(c.target, *c.axes))} is given: the gradient with respect to the output {c.of}")
-    for a in d.steps.adjoints:
+    for a in d.adjoints:
         yield _equation(a.left, a.value)
         rules = dict.fromkeys(rule for c in a.contributions for rule in c.rules)
         if rules:

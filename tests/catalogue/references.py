@@ -39,6 +39,45 @@ class Reference:
 # --- forwards that PyTorch has no single call for --------------------------------------------------------------------
 
 
+def _rnn(x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor) -> Tensor:
+    h, states = h0, [h0[:, None, :][:, :0]]
+    for x_t in x.unbind(1):
+        h = torch.tanh(x_t @ w + b + h @ u)
+        states.append(h[:, None])
+    return torch.cat(states, 1)
+
+
+def _gru(x: Tensor, w: Tensor, b: Tensor, u: Tensor, c: Tensor, h0: Tensor) -> Tensor:
+    h, states = h0, [h0[:, None, :][:, :0]]
+    for x_t in x.unbind(1):
+        (z_r, z_u, z_n), (v_r, v_u, v_n) = (
+            (torch.tensordot(a, m, 1) + bias).unbind(1) for a, m, bias in ((x_t, w, b), (h, u, c))
+        )
+        update = torch.sigmoid(z_u + v_u)
+        h = (1 - update) * torch.tanh(z_n + torch.sigmoid(z_r + v_r) * v_n) + update * h
+        states.append(h[:, None])
+    return torch.cat(states, 1)
+
+
+def _lstm(x: Tensor, w: Tensor, b: Tensor, u: Tensor, h0: Tensor, c0: Tensor) -> tuple[Tensor, Tensor]:
+    h, c, states = h0, c0, [torch.stack([h0, c0])[:, :, None][:, :, :0]]
+    for x_t in x.unbind(1):
+        i, f, g, o = (torch.tensordot(x_t, w, 1) + b + torch.tensordot(h, u, 1)).unbind(1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        states.append(torch.stack([h, c])[:, :, None])
+    hidden, memory = torch.cat(states, 2)
+    return hidden, memory
+
+
+def _returns(r: Tensor, v: Tensor, gamma: float = 0.99) -> Tensor:
+    g, sums = v, [v[..., None][..., :0]]
+    for r_t in reversed(r.unbind(-1)):
+        g = r_t + gamma * g
+        sums.append(g[..., None])
+    return torch.cat(sums[::-1], -1)
+
+
 def _batchnorm(x: Tensor, gamma: Tensor, beta: Tensor, eps: float = 1e-5, correction: float = 1) -> Tensor:
     if correction == 0 and len(x) > 1:
         return F.batch_norm(x, None, None, gamma, beta, training=True, eps=eps)
@@ -111,6 +150,11 @@ _CLASSES = {"n": 7, "c": 5}
 _REDUCED = frozenset({"empty"})  # the mean of nothing, and the maximum of nothing, are refused or not a number
 
 REFERENCES: dict[str, Reference] = {
+    # recurrent
+    "rnn": Reference(_rnn, fit=lambda s: {"e": s["d"]}),
+    "gru": Reference(_gru, fit=lambda s: {"e": s["d"], "g": 3}),
+    "lstm": Reference(_lstm, fit=lambda s: {"e": s["d"], "g": 4}),
+    "returns": Reference(_returns, scalars=({"gamma": 1.0}, {"gamma": 0.0})),
     # arithmetic
     "abs": Reference(torch.abs),
     "add": Reference(torch.add),

@@ -49,6 +49,7 @@ class _Walk:
 
 def kernels_of_autograd(op: Op) -> tuple[Kernel, ...]:
     """The kernels of a backward through the op's equations, counted as the module says."""
+    op = op.cut
     program = forward_program(op, ())
     needs = {o.name for o in op.differentiable}
     walk_ = _Walk(nominal(op), set(needs), frozenset(needs), dict(program.given))

@@ -70,11 +70,11 @@ def saved_by_autograd(op: Op) -> tuple[Saved, ...]:
     """
     program = forward_program(op.cut, ())
     counter = _Counter(op.cut)
-    for r in op.recurrences:  # one place earlier the state is the same tensor
-        counter.tensors[r.before.name] = _operand_or_equation(op, r.state)
     for statement in program.statements:
         counter.visit(statement)
-    return tuple(counter.kept)
+    parts = {r.before.name: (r.state, r.start) for r in op.recurrences}  # one place earlier it is the same tensor
+    kept = ((counter.tensors[n] for n in parts[s.label]) if s.label in parts else (s,) for s in counter.kept)
+    return tuple(dict.fromkeys(s for each in kept for s in each))
 
 
 class _Counter:
