@@ -37,15 +37,17 @@ def by_turns(
     fewest: int = 5,
     most: int = 200,
     wait: Callable[[], object] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Times]:
     """Time the ways in turn for about so many seconds, each warmed up before; who goes first alternates.
 
-    `wait` returns when all that was asked of a device is done; a way that is timed several times in a row waits once.
+    `clock` may count the process's own time, in which a busy machine counts for nothing. `wait` returns when all that
+    was asked of a device is done; a way that is timed several times in a row waits once.
     """
     repeats = {}
     for name, way in ways.items():
         way()
-        once = min(_timed(way, 1, wait) for _ in range(2))
+        once = min(_timed(way, 1, wait, clock) for _ in range(2))
         repeats[name] = max(1, round(SHORTEST / max(once, 1e-7)))
     taken: dict[str, list[float]] = {name: [] for name in ways}
     end = time.perf_counter() + seconds
@@ -58,7 +60,7 @@ def by_turns(
             for name, way in order if turn % 2 else reversed(order):
                 if repeats[name] > 1:
                     way()  # what the way before it left in the caches is not this one's
-                taken[name].append(_timed(way, repeats[name], wait))
+                taken[name].append(_timed(way, repeats[name], wait, clock))
             if turn + 1 >= fewest and time.perf_counter() > end:
                 break
     finally:
@@ -67,10 +69,10 @@ def by_turns(
     return {name: Times(tuple(rounds)) for name, rounds in taken.items()}
 
 
-def _timed(way: Callable[[], object], repeats: int, wait: Callable[[], object]) -> float:
+def _timed(way: Callable[[], object], repeats: int, wait: Callable[[], object], clock: Callable[[], float]) -> float:
     wait()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         way()
     wait()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats

@@ -55,7 +55,7 @@ def native_package(ops: Iterable[Op], file: Path | None = None) -> Any:
         package = f"handgrad_native_kernels_{next(_packages)}"
         source = [] if file is None else ["--from", str(file)]
         command = [sys.executable, "-m", "derive.cli", "generate", "--backend", "cpu", "--workspace", "--step"]
-        command += ["--unproven", "--out", f"{folder}/{package}"]
+        command += ["--unproven", "--order", "1", "--out", f"{folder}/{package}"]
         done = subprocess.run([*command, *source, *(op.name for op in ops)], capture_output=True, text=True)
         if done.returncode:
             yield NativePackage(missing=(done.stderr.strip().splitlines() or ["no message"])[-1])

@@ -23,7 +23,7 @@ from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.leftovers import given_what_it_reads, made_otherwise, without_copies, without_unread
 from derive.ir.nodes.substituting import under_names
 from derive.ir.nodes.walking import walk
-from derive.ir.program import CONDITIONS, Call, Node, Program, SizeOf, base
+from derive.ir.program import CONDITIONS, Call, Carry, Node, Program, SizeOf, base
 from derive.ir.terms.axes import PACK_NAME, Axis, Size
 from derive.ir.terms.choices import Where
 from derive.ir.terms.elements import At, Tensor
@@ -59,7 +59,7 @@ def specs(d: Derivation) -> str:
 def backward(d: Derivation) -> Printable:
     """`NAME_backward`: from cotangents and saved tensors, and inputs that only tell a length, to the gradients."""
     program = replace(d.backward, name=f"{d.op.name}_backward")
-    operands = [_operand(d, name, axes) for name, axes in program.given]
+    operands = [_operand(d, name, axes) for name, axes in program.given if name not in program.carried]
     operands += [o for o in d.op.operands if o.name in program.scalars]
     operands += _telling(d.op, {base(a) for o in operands for a in map(str, o.axes)}, _axes(program, operands))
     return Printable(program, tuple(operands), lengths(d.named))
@@ -100,6 +100,7 @@ def _tangents(d: Derivation, only: str = "") -> Derivation:
         given=tuple((names.get(n, n), axes) for n, axes in own.backward.given),
         statements=tuple(under_names(s, names) for s in own.backward.statements),
         returns=tuple(names.get(n, n) for n in own.backward.returns),
+        carries=tuple(c.under(names) for c in own.backward.carries),
     )
     steps, closed = _called(own.steps, names), _called(own.closed, names)
     return replace(own, steps=steps, closed=closed, backward=backward)
@@ -172,10 +173,13 @@ def _from_what_is_kept(own: Derivation, d: Derivation, always: Collection[str] =
     first = [name for name, _ in _cotangents(own)]
     statements = (*before, *after)
     given = [n for n in axes if n not in first and n not in {s.name for s in statements}]
-    program = replace(own.backward, given=tuple((n, axes[n]) for n in (*first, *given)), statements=statements)
+    carries = _both(own.forward.carries, own.backward.carries, {n: names[n] for n in again})
+    program = replace(
+        own.backward, given=tuple((n, axes[n]) for n in (*first, *given)), statements=statements, carries=carries
+    )
     program = without_copies(replace(program, scalars=_scalars(own)))
     backward = given_what_it_reads(program, first, given, axes, program.scalars, always)
-    kept = [n for n, _ in backward.given[len(first) :]]
+    kept = [n for n, _ in backward.given[len(first) :] if n not in backward.carried]
     forward = without_unread(replace(own.forward, returns=(*own.op.outputs, *kept)))
     conditions = {c.name: c for c in (*d.conditions, *own.conditions)}
     return replace(own, forward=forward, backward=backward, conditions=tuple(conditions.values()))
@@ -198,6 +202,7 @@ def _cotangents(d: Derivation) -> list[tuple[str, tuple[str, ...]]]:
 def _joined(d: Derivation, backward: Program, name: str, operands: tuple[Operand, ...]) -> Program:
     """The forward and a backward as one program of these operands, without what nothing reads."""
     given, known = {**dict(d.forward.given), **dict(backward.given)}, [o.name for o in operands if o.is_tensor]
+    known += sorted(d.forward.carried | backward.carried)
     return without_unread(
         replace(
             backward,
@@ -205,8 +210,14 @@ def _joined(d: Derivation, backward: Program, name: str, operands: tuple[Operand
             given=tuple((n, given[n]) for n in known if n in given),
             scalars=_scalars(d),
             statements=(*d.forward.statements, *backward.statements),
+            carries=_both(d.forward.carries, backward.carries, {}),
         )
     )
+
+
+def _both(first: tuple[Carry, ...], second: tuple[Carry, ...], names: Mapping[str, str]) -> tuple[Carry, ...]:
+    """What two programs carry, one behind the other; `names` are those under which the second makes something else."""
+    return tuple(dict.fromkeys((*first, *(c.under(names) for c in second))))
 
 
 def _read(p: Printable, d: Derivation) -> Op:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 
 from sympy import Function, Pow
 
 from derive.adjoint.chain_rule import Stepwise, stepwise
+from derive.adjoint.recurrences import as_written, reversed_steps, start_index, written
 from derive.collapse.at_gathers import at_gathers
 from derive.collapse.autograd.saved import BYTES, Saved, saved_by_autograd, saved_by_forward
 from derive.collapse.conditions import with_conditions, with_dear, with_elements, with_functions
@@ -35,7 +36,7 @@ from derive.ir.lowering.lower import node
 from derive.ir.nodes.arithmetic import ZERO
 from derive.ir.nodes.substituting import put
 from derive.ir.program import Assign, Call, Program, Read
-from derive.ir.terms.elements import tensor_names
+from derive.ir.terms.elements import Tensor, tensor_names
 from derive.notation.checks import check_inputs
 from derive.rules.index.guards import unguarded
 from derive.rules.index.selections import selected
@@ -44,6 +45,7 @@ from derive.rules.order import said_in_full
 from derive.schedule.definitions import Definition
 from derive.schedule.merged_axes import over_parts
 from derive.schedule.order import forward_program, passed_backward
+from derive.schedule.recurrences import closed as with_recurrences
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Derivation:
         """The equations as a reader wants them: those of the spec, and what is longer for their sake."""
         longer = {r.axis for r in self.op.sizes if r.around is not None}
         others = (e for e in self.named.equations if longer & set(e.axes) and self.op.equation(e.name) is None)
-        return (*unguarded(self.op.equations), *others)
+        return written((*unguarded(self.op.equations), *others), self.op.recurrences)
 
     @property
     def kept(self) -> tuple[str, ...]:
@@ -143,7 +145,11 @@ def _rarely_collected() -> Iterator[None]:
 def _derived(op: Op, policy: Policy, told: Told) -> Derivation:
     """Equations said in full, their closed form, the programs of both, and what the forward hands on instead."""
     check_inputs(op.operands)
-    full = said_in_full(op)
+    if op.stepwise and op.recurrences:
+        raise DeriveError(
+            "stepwise=True of a recurrence is not derived yet", equation=op.recurrences[0].state, fix="leave it out"
+        )  # fmt: skip
+    full = said_in_full(op.cut)
     form = _cheapest(full, policy, told)
     named, steps, closed, handing = form.named, form.steps, form.closed, form.handing
     if policy.conditional:
@@ -156,7 +162,7 @@ def _derived(op: Op, policy: Policy, told: Told) -> Derivation:
     lengths = nominal(named)
     backward = passed_backward(handing.kept.program, steps, lengths)
     real = [n for n in handing.kept.names if not _is_integer(handing.op, n)]
-    handed = with_conditions(forward, backward, len(op.outputs), real if policy.masks else [], lengths)
+    handed = with_conditions(forward, backward, len(named.outputs), real if policy.masks else [], lengths)
     handed = with_functions(handed, [n for n in real if n not in op.outputs] if policy.functions else [], lengths)
     handed = with_elements(handed, [n for n in real if n not in op.outputs and named.operand(n) is None], lengths)
     if policy.dear:
@@ -164,19 +170,43 @@ def _derived(op: Op, policy: Policy, told: Told) -> Derivation:
         most = sum(BYTES[s.element] * lengths.elements(s.axes) for s in theirs)
         for handing_on in (with_dear, with_sums_made_twice):
             handed = handing_on(handed, [c.target.name for c in steps.cotangents], most, lengths)
+    programs = over_parts(handed.forward), over_parts(handed.backward)
+    if op.recurrences:
+        named = replace(named, operands=op.operands, outputs=op.outputs, recurrences=op.recurrences)
+        given, carried = ([c for c in steps.cotangents if (c.of in op.outputs) == own] for own in (True, False))
+        steps = replace(steps, op=named, cotangents=tuple(given), carried=tuple(carried))
+        programs = with_recurrences(*programs, steps)
+        closed = replace(closed, definitions=_reversed(closed.definitions, steps))
     return Derivation(
         op,
         named,
         steps,
         closed,
-        over_parts(handed.forward),
-        over_parts(handed.backward),
+        *programs,
         long_forward,
         long_backward,
         handed.conditions,
         handing.made,
         handed.functions,
     )
+
+
+def _reversed(definitions: tuple[Definition, ...], steps: Stepwise) -> tuple[Definition, ...]:
+    """The definitions of a closed form, with recurrences the other way as a spec writes them."""
+    back = reversed_steps(steps)
+    own = {d.name for d in definitions}
+    new = [Definition(a.target.name, a.axes, a.value) for a in back.adjoints if a.target.name not in own]
+    names = {Tensor(a): Tensor(b) for a, b in back.totals.items()}
+    definitions = (*new, *(replace(d, value=d.value.xreplace(names)) for d in definitions))
+    starts = {r.start: r for r in back.recurrences}
+    out = []
+    for d in definitions:
+        d = replace(d, value=as_written(d.value, back.recurrences))
+        if d.name in starts:
+            r = starts[d.name]
+            d = Definition(r.state, start_index(r), d.value)
+        out.append(d)
+    return tuple(out)
 
 
 def _is_integer(op: Op, name: str) -> bool:

@@ -151,6 +151,8 @@ ROWS = (
               finite=FINITE, chooses=True),
     Primitive("minimum", "derive", 2, means="Min(x, y)", latex=r"\min", number="min({x}, {y})", units=0.2, slope_work=3,
               finite=FINITE, chooses=True),
+    Primitive("stop", "derive", means="x", slope="0", torch="{x}", number="{x}", units=0, js="x", work=0, slope_work=0,
+              at_0=0, finite=FINITE, chooses=True, only_0=True, rises=True, keeps_whole=True),
     # what a spec does not call by its name
     Primitive("capped", means=f"Min(x, {CAP})", slope="1", latex=rf"\min\left({{x}}, {CAP}\right){{power}}",
               torch=f"torch.clamp({{x}}, max={CAP})", units=0.2),

@@ -10,20 +10,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from ._support import kept_in, once_differentiable, without_values
+
+_transform, _stands_for_many = torch._C._functorch.peek_interpreter_stack, torch._C._functorch.is_legacy_batchedtensor
 
 
 def is_transformed() -> bool:
     """Whether a transform of `torch.func` is at work, or forward mode: then what is called says all of its derivatives."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return False
-    return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
+    return _transform() is not None or forward_ad._current_level >= 0
 
 
 def is_batched(t: Any) -> bool:
     """Whether a tensor stands for many, as `is_grads_batched` has them."""
-    return isinstance(t, Tensor) and torch._C._functorch.is_legacy_batchedtensor(t)
+    return isinstance(t, Tensor) and _stands_for_many(t)
 
 
 @functools.cache
@@ -42,11 +46,12 @@ def twice_differentiable(op: str, linear: bool = False) -> Callable[..., Any]:
 
         @functools.wraps(backward)
         def twice(ctx: Any, *cotangents: Any) -> Any:
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 return compiled(ctx, *cotangents)
-            if torch.is_grad_enabled() or is_transformed() or any(map(is_batched, cotangents)):
-                return derivatives_of(op).gradients(ctx, cotangents, kept_in(ctx))
-            return backward(ctx, *cotangents)
+            wanted = torch.is_grad_enabled() or _transform() is not None or forward_ad._current_level >= 0
+            for c in cotangents:  # at every call
+                wanted = wanted or is_batched(c)
+            return derivatives_of(op).gradients(ctx, cotangents, kept_in(ctx)) if wanted else backward(ctx, *cotangents)
 
         return twice
 
@@ -62,7 +67,7 @@ def edges_alone(found: Any, *edges: tuple[int, Tensor]) -> Any:
     A leaf of the graph is held in any case. Where someone else watches what is saved, as a checkpoint does, all is left.
     """
     for k, x in edges:
-        if not x.requires_grad or x.is_leaf or x.nbytes < _ALONE or torch.compiler.is_compiling():
+        if not x.requires_grad or x.is_leaf or x.nbytes < _ALONE or is_compiling():
             continue
         node = (found[0] if isinstance(found, tuple) else found).grad_fn
         if node is not None and torch._C._autograd._top_saved_tensors_default_hooks(True) is None:

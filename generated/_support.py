@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 HALF = frozenset((torch.float16, torch.bfloat16))
 _DEVICES = ("cpu", getattr(torch.accelerator.current_accelerator(), "type", "cuda"))  # whose autocast is looked at
+any_autocast = torch._C._is_any_autocast_enabled  # asked at every call: on whatever device
 
 
 def is_autocast() -> bool:
@@ -38,17 +40,21 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
-        if is_autocast():
+        if any_autocast() and is_autocast():
             return without_autocast(wide, *args, **kwargs)
         for name, at, wrong in numbers:
-            if isinstance(given := args[at] if at < len(args) else kwargs.get(name, 0), wrong):
-                raise no_number(function, name, given)
-            if wrong is NO_LENGTH and is_negative(given):
-                raise negative(function, name, given)
-        if not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            value = args[at] if at < len(args) else kwargs.get(name, 0)
+            if type(value) is float and wrong is not NO_LENGTH:  # as most are
+                continue
+            if isinstance(value, wrong):
+                raise no_number(function, name, value)
+            if wrong is NO_LENGTH and is_negative(value):
+                raise negative(function, name, value)
+        alike, dims = _alike((*args, *kwargs.values()) if kwargs else args)
+        if dims > 2 and not torch.is_grad_enabled() and not is_compiling():
             args = tuple(map(_without_gradient, args))
             kwargs = {name: _without_gradient(given) for name, given in kwargs.items()}
-        if _is_alike((*args, *kwargs.values())):
+        if alike:
             return function(*args, **kwargs)
         given = dict(zip(names, args)) | kwargs
         for name, tensor in given.items():
@@ -81,10 +87,13 @@ def once_differentiable(op: str, linear: bool = False, instead: str = "") -> Cal
     def wrap(backward: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(backward)
         def once(ctx: Any, *cotangents: Any) -> Any:
-            with torch.no_grad():
+            if torch.is_grad_enabled():
+                with torch.no_grad():
+                    gradients = backward(ctx, *cotangents)
+            else:
                 gradients = backward(ctx, *cotangents)
             each = gradients if isinstance(gradients, tuple) else (gradients,)
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 at = next(k for k, g in enumerate(each) if g is not None)
                 watched = _watched(said, each[at], list(cotangents), [] if linear else ctx.operands)
                 each = (*each[:at], watched, *each[at + 1 :])
@@ -180,21 +189,26 @@ def negative(function: Callable[..., Any], name: str, given: int) -> ValueError:
 
 
 def _without_gradient(given: Any) -> Any:
-    """A tensor as one that asks for no gradient: of one that does, `torch.matmul` copies what a matrix is multiplied with,
-    also where no gradient is followed.
+    """A matrix as one that asks for no gradient: beside one that does, `torch.matmul` copies the tensor of more dimensions
+    that it is multiplied with, also where no gradient is followed.
     """
-    return given.detach() if isinstance(given, Tensor) and given.requires_grad else given
+    return given.detach() if isinstance(given, Tensor) and given.dim() < 3 and given.requires_grad else given
 
 
-def _is_alike(args: tuple[Any, ...]) -> bool:
-    """Whether the real tensors are of one dtype, and not of half precision; no tensor is complex."""
-    first = None
+def _alike(args: Sequence[Any]) -> tuple[bool, int]:
+    """Whether the real tensors are of one dtype, and not of half precision, and no tensor is complex; and how many
+    dimensions a tensor has at most.
+    """
+    first, alike, most = None, True, 0
     for a in args:  # at every call
-        if isinstance(a, Tensor) and (dtype := a.dtype) is not first and dtype is not torch.int64:
-            if dtype in HALF or dtype.is_complex or (first is not None and dtype.is_floating_point):
-                return False
-            first = dtype if dtype.is_floating_point else first
-    return True
+        if isinstance(a, Tensor):
+            if (dtype := a.dtype) is not first and dtype is not torch.int64:
+                if dtype in HALF or dtype.is_complex or (first is not None and dtype.is_floating_point):
+                    alike = False
+                first = dtype if dtype.is_floating_point else first
+            if (dims := a.dim()) > most:
+                most = dims
+    return alike, most
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
@@ -206,9 +220,11 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 def widened(value: Any) -> Any:
     """In float32 where it is half precision, so that what is computed from it is rounded once."""
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype in HALF else value
     if isinstance(value, tuple):
         return type(value)(*map(widened, value)) if hasattr(value, "_fields") else tuple(map(widened, value))
-    return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
+    return value
 
 
 def _narrowed(out: Any, dtype: torch.dtype) -> Any:
@@ -229,27 +245,27 @@ def check_shapes(op: str, axes: tuple[str, ...], *tensors: Tensor) -> None:
     `axes` holds one text a tensor: its name, its kind where it has no gradient, its axes, as in "x: ... d" and "y (index): n";
     "p=2" is as long as that, "d>0" not empty.
     """
-    for text, t in zip(axes, tensors):
+    found: list[Any] = []
+    for text, t in zip(axes, tensors):  # at every call
         if not isinstance(t, Tensor):
             raise TypeError(f"{op}: {name_of(text)} is a {type(t).__name__}, expected a tensor")
-        if t.layout is not torch.strided or t.is_nested:
-            name, found = name_of(text), "nested" if t.is_nested else f"of layout {t.layout}"
-            wanted = "give its parts one by one" if t.is_nested else f"give {name}.to_dense()"
-            raise TypeError(f"{op}: {name} is {found}, expected a dense tensor; {wanted}")
-        if not t.is_floating_point() and "(" not in text:
-            name = name_of(text)
-            raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected floating point; give {name}.float()")
-        if "(index)" in text and t.dtype not in (torch.int64, torch.int32):
-            name = name_of(text)
-            raise TypeError(f"{op}: {name} has dtype {t.dtype}, expected int64 or int32; give {name}.long()")
-    shapes = tuple([t.shape for t in tensors])
-    if torch.compiler.is_compiling():
-        _compare_shapes(op, axes, shapes)
-    else:
-        _known_shapes(op, axes, shapes)
+        if t.is_nested:
+            raise TypeError(f"{op}: {name_of(text)} is nested, expected a dense tensor; give its parts one by one")
+        found += t.shape, t.dtype, t.layout
+    (_compare_shapes if is_compiling() else _known_shapes)(op, axes, *found)
 
 
-def _compare_shapes(op: str, axes: tuple[str, ...], shapes: tuple[torch.Size, ...]) -> None:
+def _compare_shapes(op: str, axes: tuple[str, ...], *found: Any) -> None:
+    """`found` are the shape, the dtype and the layout of each."""
+    shapes = found[::3]
+    for text, dtype, layout in zip(axes, found[1::3], found[2::3]):
+        name = name_of(text)
+        if layout is not torch.strided:
+            raise TypeError(f"{op}: {name} is of layout {layout}, expected a dense tensor; give {name}.to_dense()")
+        if not dtype.is_floating_point and "(" not in text:
+            raise TypeError(f"{op}: {name} has dtype {dtype}, expected floating point; give {name}.float()")
+        if "(index)" in text and dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"{op}: {name} has dtype {dtype}, expected int64 or int32; give {name}.long()")
     lengths: dict[str, tuple[Any, str]] = {}
     for text, shape in zip(axes, shapes):
         name, names, given = name_of(text), text.partition(": ")[2].split(), list(shape)
@@ -316,7 +332,7 @@ def check_length(op: str, equation: str, holds: bool, rule: str, **lengths: Any)
 
 def check_index(op: str, equation: str, name: str, index: Tensor, axis: str, length: int) -> None:
     """Every value lies on its axis. Raises IndexError naming op, equation, tensor, value and range."""
-    if torch.compiler.is_compiling() or index.numel() == 0:
+    if is_compiling() or index.numel() == 0:
         return
     if index.dtype not in (torch.int64, torch.int32):
         raise TypeError(
@@ -359,18 +375,27 @@ def explains_index(op: str, *ranges: tuple[Any, ...]) -> Callable[..., Any]:
 
 def keep_in(ctx: Any, saved: Sequence[Any], operands: Sequence[Tensor]) -> None:
     """Hand the saved tuple to autograd: tensors to its own keeping, numbers beside them."""
-    tensors = [s for s in saved if s is None or isinstance(s, Tensor)]
+    dtypes, tensors, deep = [o.dtype for o in operands], saved, False
+    first, numbers = dtypes[0], None
+    alike = first not in HALF and dtypes.count(first) == len(dtypes)
+    for s in saved:  # at every call
+        if isinstance(s, Tensor):
+            if s.dtype is not first and s.is_floating_point():
+                alike = False
+            if s.dim() > 2:
+                deep = True
+        elif s is not None and numbers is None:
+            numbers = [None if isinstance(s, Tensor) else s for s in saved]
+            tensors = [s for s in saved if s is None or isinstance(s, Tensor)]
     ctx.save_for_backward(*tensors)
-    all_tensors = len(tensors) == len(saved)
-    ctx.numbers = None if all_tensors else [None if isinstance(s, Tensor) else s for s in saved]
-    ctx.dtypes = [o.dtype for o in operands]
-    if torch.compiler.is_compiling():
+    ctx.numbers, ctx.dtypes, ctx.alike, ctx.deep = numbers, dtypes, alike, deep
+    if is_compiling():
         ctx.operands = operands  # which only `_watched` looks at: compilers keep none of them
 
 
 def without_values(t: Tensor) -> Tensor:
     """A tensor of the same shape in the memory of one number: only its lengths are read. A compiler finds out by itself."""
-    return t if torch.compiler.is_compiling() else t.new_zeros(()).expand(t.shape)
+    return t if is_compiling() else t.new_zeros(()).expand(t.shape)
 
 
 def kept_in(ctx: Any) -> Sequence[Any]:
@@ -381,6 +406,24 @@ def kept_in(ctx: Any) -> Sequence[Any]:
     return [next(tensors) if n is None else n for n in ctx.numbers]
 
 
-def typed(ctx: Any, gradients: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Each gradient in its operand's dtype, where it is needed."""
-    return [g if g is None or g.dtype is d else g.to(d) for g, d in zip(gradients, ctx.dtypes)]
+def gradients_of(
+    ctx: Any, backward: Callable[..., Any], cotangents: tuple[Tensor, ...], kept: Sequence[Any], **needs: Any
+) -> Sequence[Tensor | None]:
+    """What a backward gives for these cotangents and what was kept, each gradient in its operand's dtype.
+
+    Where all are of one dtype, that need not be asked of each again.
+    """
+    alike, dtypes, deep = ctx.alike, ctx.dtypes, ctx.deep
+    for c in cotangents:  # at every call
+        if c.dtype is not dtypes[0]:
+            alike = False
+        if c.dim() > 2:
+            deep = True
+    if not alike or any_autocast() or is_compiling():
+        found = backward(*map(widened, cotangents), *kept, **needs)
+        each = found if isinstance(found, tuple) else (found,)
+        return [g if g is None or g.dtype is d else g.to(d) for g, d in zip(each, dtypes)]
+    if deep:
+        kept = [_without_gradient(k) for k in kept]
+    found = backward.__wrapped__(*cotangents, *kept, **needs)  # type: ignore[attr-defined]
+    return found if isinstance(found, tuple) else (found,)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class AbsSaved(NamedTuple):
@@ -57,8 +57,7 @@ class _Abs(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("abs", linear=True)
     def backward(ctx, dy):
-        gradients = abs_backward(widened(dy), *AbsSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, abs_backward, (dy,), kept_in(ctx))
         return dx
 
 

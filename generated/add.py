@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class AddSaved(NamedTuple):
@@ -66,8 +66,7 @@ class _Add(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("add", linear=True)
     def backward(ctx, dz):
-        gradients = add_backward(widened(dz), *AddSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dy = typed(ctx, gradients)
+        dx, dy = gradients_of(ctx, add_backward, (dz,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dy
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class AddBiasSaved(NamedTuple):
@@ -70,8 +70,7 @@ class _AddBias(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("add_bias", linear=True)
     def backward(ctx, dy):
-        gradients = add_bias_backward(widened(dy), *AddBiasSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, db = typed(ctx, gradients)
+        dx, db = gradients_of(ctx, add_bias_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, db
 
 

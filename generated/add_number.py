@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class AddNumberSaved(NamedTuple):
@@ -69,8 +69,7 @@ class _AddNumber(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("add_number", linear=True)
     def backward(ctx, dy):
-        gradients = add_number_backward(widened(dy), *AddNumberSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, da = typed(ctx, gradients)
+        dx, da = gradients_of(ctx, add_number_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, da
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class AddOuterSaved(NamedTuple):
@@ -71,8 +71,7 @@ class _AddOuter(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("add_outer", linear=True)
     def backward(ctx, dy):
-        gradients = add_outer_backward(widened(dy), *AddOuterSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        da, db = typed(ctx, gradients)
+        da, db = gradients_of(ctx, add_outer_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return da, db
 
 

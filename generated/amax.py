@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class AmaxSaved(NamedTuple):
@@ -62,8 +62,7 @@ class _Amax(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("amax", linear=True)
     def backward(ctx, dy):
-        gradients = amax_backward(widened(dy), *AmaxSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, amax_backward, (dy,), kept_in(ctx))
         return dx
 
 

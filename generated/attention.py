@@ -42,7 +42,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class AttentionSaved(NamedTuple):
@@ -116,8 +116,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("attention")
     def backward(ctx, do):
-        gradients = attention_backward(widened(do), *AttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dq, dk, dv = typed(ctx, gradients)
+        dq, dk, dv = gradients_of(ctx, attention_backward, (do,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dq, dk, dv
 
 

@@ -45,7 +45,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class AttentionWithBiasSaved(NamedTuple):
@@ -131,10 +131,9 @@ class _AttentionWithBias(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("attention_with_bias")
     def backward(ctx, do):
-        gradients = attention_with_bias_backward(
-            widened(do), *AttentionWithBiasSaved(*kept_in(ctx)[:5]), needs=ctx.needs_input_grad
+        dq, dk, dv, dbias = gradients_of(
+            ctx, attention_with_bias_backward, (do,), kept_in(ctx)[:5], needs=ctx.needs_input_grad
         )
-        dq, dk, dv, dbias = typed(ctx, gradients)
         return dq, dk, dv, dbias
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import window_sums
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class AvgPool2dSaved(NamedTuple):
@@ -78,8 +78,7 @@ class _AvgPool2d(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("avg_pool2d", linear=True)
     def backward(ctx, dy):
-        gradients = avg_pool2d_backward(widened(dy), *AvgPool2dSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, avg_pool2d_backward, (dy,), kept_in(ctx))
         return dx, None, None
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class BatchedMatmulSaved(NamedTuple):
@@ -76,8 +76,7 @@ class _BatchedMatmul(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("batched_matmul")
     def backward(ctx, dc):
-        gradients = batched_matmul_backward(widened(dc), *BatchedMatmulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        da, db = typed(ctx, gradients)
+        da, db = gradients_of(ctx, batched_matmul_backward, (dc,), kept_in(ctx), needs=ctx.needs_input_grad)
         return da, db
 
 

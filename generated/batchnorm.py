@@ -37,7 +37,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
 from ._functions import ratio_of
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class BatchnormSaved(NamedTuple):
@@ -118,8 +118,9 @@ class _Batchnorm(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("batchnorm")
     def backward(ctx, dy):
-        gradients = batchnorm_backward(widened(dy), *BatchnormSaved(*kept_in(ctx)[:4]), needs=ctx.needs_input_grad[:3])
-        dx, dgamma, dbeta = typed(ctx, gradients)
+        dx, dgamma, dbeta = gradients_of(
+            ctx, batchnorm_backward, (dy,), kept_in(ctx)[:4], needs=ctx.needs_input_grad[:3]
+        )
         return dx, dgamma, dbeta, None, None
 
 

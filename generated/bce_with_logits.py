@@ -28,7 +28,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class BceWithLogitsSaved(NamedTuple):
@@ -81,10 +81,7 @@ class _BceWithLogits(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("bce_with_logits")
     def backward(ctx, dloss):
-        gradients = bce_with_logits_backward(
-            widened(dloss), *BceWithLogitsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
-        )
-        dx, dt = typed(ctx, gradients)
+        dx, dt = gradients_of(ctx, bce_with_logits_backward, (dloss,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dt
 
 

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class BiasGeluSaved(NamedTuple):
@@ -83,8 +83,7 @@ class _BiasGelu(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("bias_gelu")
     def backward(ctx, dy):
-        gradients = bias_gelu_backward(widened(dy), *BiasGeluSaved(*kept_in(ctx)[:1]), needs=ctx.needs_input_grad)
-        dx, db = typed(ctx, gradients)
+        dx, db = gradients_of(ctx, bias_gelu_backward, (dy,), kept_in(ctx)[:1], needs=ctx.needs_input_grad)
         return dx, db
 
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class BilinearSaved(NamedTuple):
@@ -97,8 +97,7 @@ class _Bilinear(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("bilinear")
     def backward(ctx, dy):
-        gradients = bilinear_backward(widened(dy), *BilinearSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dz, dw, db = typed(ctx, gradients)
+        dx, dz, dw, db = gradients_of(ctx, bilinear_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dz, dw, db
 
 

@@ -44,7 +44,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import where_by_bits
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class CausalAttentionSaved(NamedTuple):
@@ -121,10 +121,7 @@ class _CausalAttention(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("causal_attention")
     def backward(ctx, do):
-        gradients = causal_attention_backward(
-            widened(do), *CausalAttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
-        )
-        dq, dk, dv = typed(ctx, gradients)
+        dq, dk, dv = gradients_of(ctx, causal_attention_backward, (do,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dq, dk, dv
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class ConcatenateSaved(NamedTuple):
@@ -72,8 +72,7 @@ class _Concatenate(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("concatenate", linear=True)
     def backward(ctx, dy):
-        gradients = concatenate_backward(widened(dy), *ConcatenateSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dz = typed(ctx, gradients)
+        dx, dz = gradients_of(ctx, concatenate_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dz
 
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class Conv1dSaved(NamedTuple):
@@ -89,8 +89,7 @@ class _Conv1d(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("conv1d")
     def backward(ctx, dy):
-        gradients = conv1d_backward(widened(dy), *Conv1dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dw, db = typed(ctx, gradients)
+        dx, dw, db = gradients_of(ctx, conv1d_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dw, db
 
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class Conv1dStride2Dilation3Saved(NamedTuple):
@@ -92,10 +92,9 @@ class _Conv1dStride2Dilation3(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("conv1d_stride2_dilation3")
     def backward(ctx, dy):
-        gradients = conv1d_stride2_dilation3_backward(
-            widened(dy), *Conv1dStride2Dilation3Saved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        dx, dw, db = gradients_of(
+            ctx, conv1d_stride2_dilation3_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad
         )
-        dx, dw, db = typed(ctx, gradients)
         return dx, dw, db
 
 

@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class Conv2dSaved(NamedTuple):
@@ -91,8 +91,7 @@ class _Conv2d(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("conv2d")
     def backward(ctx, dy):
-        gradients = conv2d_backward(widened(dy), *Conv2dSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dk, db = typed(ctx, gradients)
+        dx, dk, db = gradients_of(ctx, conv2d_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dk, db
 
 

@@ -31,7 +31,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class Conv2dStride2Dilation2Saved(NamedTuple):
@@ -98,10 +98,9 @@ class _Conv2dStride2Dilation2(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("conv2d_stride2_dilation2")
     def backward(ctx, dy):
-        gradients = conv2d_stride2_dilation2_backward(
-            widened(dy), *Conv2dStride2Dilation2Saved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        dx, dk, db = gradients_of(
+            ctx, conv2d_stride2_dilation2_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad
         )
-        dx, dk, db = typed(ctx, gradients)
         return dx, dk, db
 
 

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
 from ._functions import ratio_of
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class CrossEntropyLabelSmoothingSaved(NamedTuple):
@@ -99,10 +99,7 @@ class _CrossEntropyLabelSmoothing(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("cross_entropy_label_smoothing")
     def backward(ctx, dloss):
-        gradients = cross_entropy_label_smoothing_backward(
-            widened(dloss), *CrossEntropyLabelSmoothingSaved(*kept_in(ctx)[:4])
-        )
-        (dz,) = typed(ctx, (gradients,))
+        (dz,) = gradients_of(ctx, cross_entropy_label_smoothing_backward, (dloss,), kept_in(ctx)[:4])
         return dz, None, None
 
 

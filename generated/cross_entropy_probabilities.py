@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class CrossEntropyProbabilitiesSaved(NamedTuple):
@@ -86,10 +86,9 @@ class _CrossEntropyProbabilities(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("cross_entropy_probabilities")
     def backward(ctx, dloss):
-        gradients = cross_entropy_probabilities_backward(
-            widened(dloss), *CrossEntropyProbabilitiesSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad
+        dz, dt = gradients_of(
+            ctx, cross_entropy_probabilities_backward, (dloss,), kept_in(ctx)[:2], needs=ctx.needs_input_grad
         )
-        dz, dt = typed(ctx, gradients)
         return dz, dt
 
 

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class CrossEntropyWeightedSaved(NamedTuple):
@@ -94,8 +94,7 @@ class _CrossEntropyWeighted(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("cross_entropy_weighted")
     def backward(ctx, dloss):
-        gradients = cross_entropy_weighted_backward(widened(dloss), *CrossEntropyWeightedSaved(*kept_in(ctx)[:5]))
-        (dz,) = typed(ctx, (gradients,))
+        (dz,) = gradients_of(ctx, cross_entropy_weighted_backward, (dloss,), kept_in(ctx)[:5])
         return dz, None, None
 
 

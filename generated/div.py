@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class DivSaved(NamedTuple):
@@ -72,8 +72,7 @@ class _Div(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("div")
     def backward(ctx, dz):
-        gradients = div_backward(widened(dz), *DivSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad)
-        dx, dy = typed(ctx, gradients)
+        dx, dy = gradients_of(ctx, div_backward, (dz,), kept_in(ctx)[:2], needs=ctx.needs_input_grad)
         return dx, dy
 
 

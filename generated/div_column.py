@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class DivColumnSaved(NamedTuple):
@@ -77,8 +77,7 @@ class _DivColumn(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("div_column")
     def backward(ctx, dy):
-        gradients = div_column_backward(widened(dy), *DivColumnSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad)
-        dx, dc = typed(ctx, gradients)
+        dx, dc = gradients_of(ctx, div_column_backward, (dy,), kept_in(ctx)[:2], needs=ctx.needs_input_grad)
         return dx, dc
 
 

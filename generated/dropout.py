@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class DropoutSaved(NamedTuple):
@@ -58,8 +58,7 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("dropout", linear=True)
     def backward(ctx, dy):
-        gradients = dropout_backward(widened(dy), *DropoutSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, dropout_backward, (dy,), kept_in(ctx))
         return dx, None, None
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class EluSaved(NamedTuple):
@@ -61,8 +61,7 @@ class _Elu(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("elu")
     def backward(ctx, dy):
-        gradients = elu_backward(widened(dy), *EluSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, elu_backward, (dy,), kept_in(ctx))
         return dx, None
 
 

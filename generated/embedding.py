@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class EmbeddingSaved(NamedTuple):
@@ -66,8 +66,7 @@ class _Embedding(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("embedding", linear=True)
     def backward(ctx, demb):
-        gradients = embedding_backward(widened(demb), *EmbeddingSaved(*kept_in(ctx)))
-        (dC,) = typed(ctx, (gradients,))
+        (dC,) = gradients_of(ctx, embedding_backward, (demb,), kept_in(ctx))
         return dC, None
 
 

@@ -26,7 +26,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class EmbeddingWithPositionsSaved(NamedTuple):
@@ -83,10 +83,9 @@ class _EmbeddingWithPositions(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("embedding_with_positions", linear=True)
     def backward(ctx, dx):
-        gradients = embedding_with_positions_backward(
-            widened(dx), *EmbeddingWithPositionsSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2]
+        dC, dP = gradients_of(
+            ctx, embedding_with_positions_backward, (dx,), kept_in(ctx), needs=ctx.needs_input_grad[:2]
         )
-        dC, dP = typed(ctx, gradients)
         return dC, dP, None
 
 

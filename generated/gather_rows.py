@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class GatherRowsSaved(NamedTuple):
@@ -64,8 +64,7 @@ class _GatherRows(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("gather_rows", linear=True)
     def backward(ctx, dy):
-        gradients = gather_rows_backward(widened(dy), *GatherRowsSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, gather_rows_backward, (dy,), kept_in(ctx))
         return dx, None
 
 

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class GeluSaved(NamedTuple):
@@ -65,8 +65,7 @@ class _Gelu(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("gelu")
     def backward(ctx, dy):
-        gradients = gelu_backward(widened(dy), *GeluSaved(*kept_in(ctx)[:1]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, gelu_backward, (dy,), kept_in(ctx)[:1])
         return dx
 
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class GeluTanhSaved(NamedTuple):
@@ -72,8 +72,7 @@ class _GeluTanh(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("gelu_tanh")
     def backward(ctx, dy):
-        gradients = gelu_tanh_backward(widened(dy), *GeluTanhSaved(*kept_in(ctx)[:1]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, gelu_tanh_backward, (dy,), kept_in(ctx)[:1])
         return dx
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class GlobalAvgPoolSaved(NamedTuple):
@@ -60,8 +60,7 @@ class _GlobalAvgPool(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("global_avg_pool", linear=True)
     def backward(ctx, dy):
-        gradients = global_avg_pool_backward(widened(dy), *GlobalAvgPoolSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, global_avg_pool_backward, (dy,), kept_in(ctx))
         return dx
 
 

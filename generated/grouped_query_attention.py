@@ -43,7 +43,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class GroupedQueryAttentionSaved(NamedTuple):
@@ -126,10 +126,9 @@ class _GroupedQueryAttention(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("grouped_query_attention")
     def backward(ctx, do):
-        gradients = grouped_query_attention_backward(
-            widened(do), *GroupedQueryAttentionSaved(*kept_in(ctx)), needs=ctx.needs_input_grad
+        dq, dk, dv = gradients_of(
+            ctx, grouped_query_attention_backward, (do,), kept_in(ctx), needs=ctx.needs_input_grad
         )
-        dq, dk, dv = typed(ctx, gradients)
         return dq, dk, dv
 
 

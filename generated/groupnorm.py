@@ -46,7 +46,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened, without_values
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in, without_values
 
 
 class GroupnormSaved(NamedTuple):
@@ -144,8 +144,9 @@ class _Groupnorm(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("groupnorm")
     def backward(ctx, dy):
-        gradients = groupnorm_backward(widened(dy), *GroupnormSaved(*kept_in(ctx)[:3]), needs=ctx.needs_input_grad[:3])
-        dx, dgamma, dbeta = typed(ctx, gradients)
+        dx, dgamma, dbeta = gradients_of(
+            ctx, groupnorm_backward, (dy,), kept_in(ctx)[:3], needs=ctx.needs_input_grad[:3]
+        )
         return dx, dgamma, dbeta, None, None
 
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class HuberSaved(NamedTuple):
@@ -87,8 +87,7 @@ class _Huber(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("huber")
     def backward(ctx, dloss):
-        gradients = huber_backward(widened(dloss), *HuberSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad[:2])
-        dx, dt = typed(ctx, gradients)
+        dx, dt = gradients_of(ctx, huber_backward, (dloss,), kept_in(ctx)[:2], needs=ctx.needs_input_grad[:2])
         return dx, dt, None
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import where_by_bits
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class KlDivSaved(NamedTuple):
@@ -63,8 +63,7 @@ class _KlDiv(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("kl_div", linear=True)
     def backward(ctx, dloss):
-        gradients = kl_div_backward(widened(dloss), *KlDivSaved(*kept_in(ctx)))
-        (dlogp,) = typed(ctx, (gradients,))
+        (dlogp,) = gradients_of(ctx, kl_div_backward, (dloss,), kept_in(ctx))
         return dlogp, None
 
 

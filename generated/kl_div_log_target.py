@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class KlDivLogTargetSaved(NamedTuple):
@@ -92,10 +92,9 @@ class _KlDivLogTarget(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("kl_div_log_target")
     def backward(ctx, dloss):
-        gradients = kl_div_log_target_backward(
-            widened(dloss), *KlDivLogTargetSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad
+        dlogp, dlogt = gradients_of(
+            ctx, kl_div_log_target_backward, (dloss,), kept_in(ctx)[:2], needs=ctx.needs_input_grad
         )
-        dlogp, dlogt = typed(ctx, gradients)
         return dlogp, dlogt
 
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class L1Saved(NamedTuple):
@@ -77,8 +77,7 @@ class _L1(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("l1", linear=True)
     def backward(ctx, dloss):
-        gradients = l1_backward(widened(dloss), *L1Saved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dt = typed(ctx, gradients)
+        dx, dt = gradients_of(ctx, l1_backward, (dloss,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dt
 
 

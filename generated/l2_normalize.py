@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class L2NormalizeSaved(NamedTuple):
@@ -73,8 +73,7 @@ class _L2Normalize(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("l2_normalize")
     def backward(ctx, dy):
-        gradients = l2_normalize_backward(widened(dy), *L2NormalizeSaved(*kept_in(ctx)[:3]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, l2_normalize_backward, (dy,), kept_in(ctx)[:3])
         return dx, None
 
 

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class LayernormSaved(NamedTuple):
@@ -113,8 +113,9 @@ class _Layernorm(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("layernorm")
     def backward(ctx, dy):
-        gradients = layernorm_backward(widened(dy), *LayernormSaved(*kept_in(ctx)[:3]), needs=ctx.needs_input_grad[:3])
-        dx, dgamma, dbeta = typed(ctx, gradients)
+        dx, dgamma, dbeta = gradients_of(
+            ctx, layernorm_backward, (dy,), kept_in(ctx)[:3], needs=ctx.needs_input_grad[:3]
+        )
         return dx, dgamma, dbeta, None
 
 

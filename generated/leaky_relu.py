@@ -25,7 +25,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class LeakyReluSaved(NamedTuple):
@@ -64,8 +64,7 @@ class _LeakyRelu(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("leaky_relu", linear=True)
     def backward(ctx, dy):
-        gradients = leaky_relu_backward(widened(dy), *LeakyReluSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, leaky_relu_backward, (dy,), kept_in(ctx))
         return dx, None
 
 

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class LinearSaved(NamedTuple):
@@ -82,8 +82,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("linear")
     def backward(ctx, dy):
-        gradients = linear_backward(widened(dy), *LinearSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dw, db = typed(ctx, gradients)
+        dx, dw, db = gradients_of(ctx, linear_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dw, db
 
 

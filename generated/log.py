@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class LogSaved(NamedTuple):
@@ -57,8 +57,7 @@ class _Log(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("log")
     def backward(ctx, dy):
-        gradients = log_backward(widened(dy), *LogSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, log_backward, (dy,), kept_in(ctx))
         return dx
 
 

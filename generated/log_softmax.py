@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class LogSoftmaxSaved(NamedTuple):
@@ -63,8 +63,7 @@ class _LogSoftmax(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("log_softmax")
     def backward(ctx, dy):
-        gradients = log_softmax_backward(widened(dy), *LogSoftmaxSaved(*kept_in(ctx)[:1]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, log_softmax_backward, (dy,), kept_in(ctx)[:1])
         return dx
 
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class LogsumexpSaved(NamedTuple):
@@ -69,8 +69,7 @@ class _Logsumexp(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("logsumexp")
     def backward(ctx, dy):
-        gradients = logsumexp_backward(widened(dy), *LogsumexpSaved(*kept_in(ctx)[:2]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, logsumexp_backward, (dy,), kept_in(ctx)[:2])
         return dx
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MatmulSaved(NamedTuple):
@@ -73,8 +73,7 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("matmul")
     def backward(ctx, dc):
-        gradients = matmul_backward(widened(dc), *MatmulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        da, db = typed(ctx, gradients)
+        da, db = gradients_of(ctx, matmul_backward, (dc,), kept_in(ctx), needs=ctx.needs_input_grad)
         return da, db
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import sum_of_rows
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MatvecSaved(NamedTuple):
@@ -74,8 +74,7 @@ class _Matvec(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("matvec")
     def backward(ctx, dy):
-        gradients = matvec_backward(widened(dy), *MatvecSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        da, dx = typed(ctx, gradients)
+        da, dx = gradients_of(ctx, matvec_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return da, dx
 
 

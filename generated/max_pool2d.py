@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import over_windows
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MaxPool2dSaved(NamedTuple):
@@ -87,8 +87,7 @@ class _MaxPool2d(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("max_pool2d", linear=True)
     def backward(ctx, dy):
-        gradients = max_pool2d_backward(widened(dy), *MaxPool2dSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, max_pool2d_backward, (dy,), kept_in(ctx))
         return dx, None, None
 
 

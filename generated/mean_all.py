@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MeanAllSaved(NamedTuple):
@@ -59,8 +59,7 @@ class _MeanAll(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("mean_all", linear=True)
     def backward(ctx, dy):
-        gradients = mean_all_backward(widened(dy), *MeanAllSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, mean_all_backward, (dy,), kept_in(ctx))
         return dx
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MergeHeadsSaved(NamedTuple):
@@ -59,8 +59,7 @@ class _MergeHeads(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("merge_heads", linear=True)
     def backward(ctx, dy):
-        gradients = merge_heads_backward(widened(dy), *MergeHeadsSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, merge_heads_backward, (dy,), kept_in(ctx))
         return dx
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MseSaved(NamedTuple):
@@ -74,8 +74,7 @@ class _Mse(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("mse")
     def backward(ctx, dloss):
-        gradients = mse_backward(widened(dloss), *MseSaved(*kept_in(ctx)[:1]), needs=ctx.needs_input_grad)
-        dx, dt = typed(ctx, gradients)
+        dx, dt = gradients_of(ctx, mse_backward, (dloss,), kept_in(ctx)[:1], needs=ctx.needs_input_grad)
         return dx, dt
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MulSaved(NamedTuple):
@@ -73,8 +73,7 @@ class _Mul(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("mul")
     def backward(ctx, dz):
-        gradients = mul_backward(widened(dz), *MulSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dy = typed(ctx, gradients)
+        dx, dy = gradients_of(ctx, mul_backward, (dz,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dy
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MulColumnSaved(NamedTuple):
@@ -75,8 +75,7 @@ class _MulColumn(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("mul_column")
     def backward(ctx, dy):
-        gradients = mul_column_backward(widened(dy), *MulColumnSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dc = typed(ctx, gradients)
+        dx, dc = gradients_of(ctx, mul_column_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dc
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class MulRowSaved(NamedTuple):
@@ -74,8 +74,7 @@ class _MulRow(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("mul_row")
     def backward(ctx, dy):
-        gradients = mul_row_backward(widened(dy), *MulRowSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dg = typed(ctx, gradients)
+        dx, dg = gradients_of(ctx, mul_row_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dg
 
 

@@ -82,11 +82,10 @@ from ._support import (
     check_length,
     check_shapes,
     explains_index,
+    gradients_of,
     in_float32,
     keep_in,
     kept_in,
-    typed,
-    widened,
     without_values,
 )
 
@@ -524,10 +523,9 @@ class _NamesStep(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("names_step")
     def backward(ctx, dloss):
-        gradients = names_step_backward(
-            widened(dloss), *NamesStepSaved(*kept_in(ctx)[:12]), needs=ctx.needs_input_grad[:7]
+        dC, dW1, db1, dbngain, dbnbias, dW2, db2 = gradients_of(
+            ctx, names_step_backward, (dloss,), kept_in(ctx)[:12], needs=ctx.needs_input_grad[:7]
         )
-        dC, dW1, db1, dbngain, dbnbias, dW2, db2 = typed(ctx, gradients)
         return dC, dW1, db1, dbngain, dbnbias, dW2, db2, None, None, None
 
 

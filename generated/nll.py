@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class NllSaved(NamedTuple):
@@ -65,8 +65,7 @@ class _Nll(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("nll", linear=True)
     def backward(ctx, dloss):
-        gradients = nll_backward(widened(dloss), *NllSaved(*kept_in(ctx)))
-        (dlogp,) = typed(ctx, (gradients,))
+        (dlogp,) = gradients_of(ctx, nll_backward, (dloss,), kept_in(ctx))
         return dlogp, None
 
 

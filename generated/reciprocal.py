@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class ReciprocalSaved(NamedTuple):
@@ -57,8 +57,7 @@ class _Reciprocal(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("reciprocal")
     def backward(ctx, dy):
-        gradients = reciprocal_backward(widened(dy), *ReciprocalSaved(*kept_in(ctx)[:1]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, reciprocal_backward, (dy,), kept_in(ctx)[:1])
         return dx
 
 

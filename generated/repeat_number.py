@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class RepeatNumberSaved(NamedTuple):
@@ -57,8 +57,7 @@ class _RepeatNumber(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("repeat_number", linear=True)
     def backward(ctx, dy):
-        gradients = repeat_number_backward(widened(dy), *RepeatNumberSaved(*kept_in(ctx)))
-        (da,) = typed(ctx, (gradients,))
+        (da,) = gradients_of(ctx, repeat_number_backward, (dy,), kept_in(ctx))
         return da, None
 
 

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import sum_of_rows
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class RmsnormSaved(NamedTuple):
@@ -90,8 +90,7 @@ class _Rmsnorm(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("rmsnorm")
     def backward(ctx, dy):
-        gradients = rmsnorm_backward(widened(dy), *RmsnormSaved(*kept_in(ctx)), needs=ctx.needs_input_grad[:2])
-        dx, dgamma = typed(ctx, gradients)
+        dx, dgamma = gradients_of(ctx, rmsnorm_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad[:2])
         return dx, dgamma, None
 
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class RotarySaved(NamedTuple):
@@ -82,8 +82,7 @@ class _Rotary(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("rotary", linear=True)
     def backward(ctx, dy):
-        gradients = rotary_backward(widened(dy), *RotarySaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, rotary_backward, (dy,), kept_in(ctx))
         return dx, None, None
 
 

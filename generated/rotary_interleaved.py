@@ -31,7 +31,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
 from ._functions import stacked_last
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class RotaryInterleavedSaved(NamedTuple):
@@ -86,8 +86,7 @@ class _RotaryInterleaved(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("rotary_interleaved", linear=True)
     def backward(ctx, dy):
-        gradients = rotary_interleaved_backward(widened(dy), *RotaryInterleavedSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, rotary_interleaved_backward, (dy,), kept_in(ctx))
         return dx, None, None
 
 

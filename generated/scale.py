@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class ScaleSaved(NamedTuple):
@@ -73,8 +73,7 @@ class _Scale(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("scale")
     def backward(ctx, dy):
-        gradients = scale_backward(widened(dy), *ScaleSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, da = typed(ctx, gradients)
+        dx, da = gradients_of(ctx, scale_backward, (dy,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, da
 
 

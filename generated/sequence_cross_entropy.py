@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class SequenceCrossEntropySaved(NamedTuple):
@@ -82,8 +82,7 @@ class _SequenceCrossEntropy(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("sequence_cross_entropy")
     def backward(ctx, dloss):
-        gradients = sequence_cross_entropy_backward(widened(dloss), *SequenceCrossEntropySaved(*kept_in(ctx)[:3]))
-        (dz,) = typed(ctx, (gradients,))
+        (dz,) = gradients_of(ctx, sequence_cross_entropy_backward, (dloss,), kept_in(ctx)[:3])
         return dz, None
 
 

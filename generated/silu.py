@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SiluSaved(NamedTuple):
@@ -62,8 +62,7 @@ class _Silu(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("silu")
     def backward(ctx, dy):
-        gradients = silu_backward(widened(dy), *SiluSaved(*kept_in(ctx)[:1]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, silu_backward, (dy,), kept_in(ctx)[:1])
         return dx
 
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SoftmaxSaved(NamedTuple):
@@ -64,8 +64,7 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("softmax")
     def backward(ctx, dp):
-        gradients = softmax_backward(widened(dp), *SoftmaxSaved(*kept_in(ctx)[:1]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, softmax_backward, (dp,), kept_in(ctx)[:1])
         return dx
 
 

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class SoftmaxCrossEntropySaved(NamedTuple):
@@ -80,8 +80,7 @@ class _SoftmaxCrossEntropy(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("softmax_cross_entropy")
     def backward(ctx, dloss):
-        gradients = softmax_cross_entropy_backward(widened(dloss), *SoftmaxCrossEntropySaved(*kept_in(ctx)[:2]))
-        (dz,) = typed(ctx, (gradients,))
+        (dz,) = gradients_of(ctx, softmax_cross_entropy_backward, (dloss,), kept_in(ctx)[:2])
         return dz, None
 
 

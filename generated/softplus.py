@@ -24,7 +24,7 @@ from torch.nn import functional
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SoftplusSaved(NamedTuple):
@@ -58,8 +58,7 @@ class _Softplus(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("softplus")
     def backward(ctx, dy):
-        gradients = softplus_backward(widened(dy), *SoftplusSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, softplus_backward, (dy,), kept_in(ctx))
         return dx
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_length, check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_length, check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SplitAxisSaved(NamedTuple):
@@ -62,8 +62,7 @@ class _SplitAxis(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("split_axis", linear=True)
     def backward(ctx, dy):
-        gradients = split_axis_backward(widened(dy), *SplitAxisSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, split_axis_backward, (dy,), kept_in(ctx))
         return dx, None
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SquaredDeviationsSaved(NamedTuple):
@@ -74,10 +74,7 @@ class _SquaredDeviations(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("squared_deviations")
     def backward(ctx, dq):
-        gradients = squared_deviations_backward(
-            widened(dq), *SquaredDeviationsSaved(*kept_in(ctx)[:1]), needs=ctx.needs_input_grad
-        )
-        dx, dmu = typed(ctx, gradients)
+        dx, dmu = gradients_of(ctx, squared_deviations_backward, (dq,), kept_in(ctx)[:1], needs=ctx.needs_input_grad)
         return dx, dmu
 
 

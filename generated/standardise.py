@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class StandardiseSaved(NamedTuple):
@@ -111,10 +111,9 @@ class _Standardise(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("standardise")
     def backward(ctx, dy):
-        gradients = standardise_backward(
-            widened(dy), *StandardiseSaved(*kept_in(ctx)[:3]), needs=ctx.needs_input_grad[:5]
+        dx, dmu, dvar, dgamma, dbeta = gradients_of(
+            ctx, standardise_backward, (dy,), kept_in(ctx)[:3], needs=ctx.needs_input_grad[:5]
         )
-        dx, dmu, dvar, dgamma, dbeta = typed(ctx, gradients)
         return dx, dmu, dvar, dgamma, dbeta, None
 
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SubSaved(NamedTuple):
@@ -69,8 +69,7 @@ class _Sub(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("sub", linear=True)
     def backward(ctx, dz):
-        gradients = sub_backward(widened(dz), *SubSaved(*kept_in(ctx)), needs=ctx.needs_input_grad)
-        dx, dy = typed(ctx, gradients)
+        dx, dy = gradients_of(ctx, sub_backward, (dz,), kept_in(ctx), needs=ctx.needs_input_grad)
         return dx, dy
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SumSaved(NamedTuple):
@@ -59,8 +59,7 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("sum", linear=True)
     def backward(ctx, dy):
-        gradients = sum_backward(widened(dy), *SumSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, sum_backward, (dy,), kept_in(ctx))
         return dx
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SwapAxesSaved(NamedTuple):
@@ -57,8 +57,7 @@ class _SwapAxes(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("swap_axes", linear=True)
     def backward(ctx, dy):
-        gradients = swap_axes_backward(widened(dy), *SwapAxesSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, swap_axes_backward, (dy,), kept_in(ctx))
         return dx
 
 

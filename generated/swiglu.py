@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class SwigluSaved(NamedTuple):
@@ -93,8 +93,7 @@ class _Swiglu(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("swiglu")
     def backward(ctx, dy):
-        gradients = swiglu_backward(widened(dy), *SwigluSaved(*kept_in(ctx)[:2]), needs=ctx.needs_input_grad)
-        dgate, dup = typed(ctx, gradients)
+        dgate, dup = gradients_of(ctx, swiglu_backward, (dy,), kept_in(ctx)[:2], needs=ctx.needs_input_grad)
         return dgate, dup
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ._derivatives import derivatives_of, is_transformed, twice_differentiable
-from ._support import check_index, check_shapes, explains_index, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_index, check_shapes, explains_index, gradients_of, in_float32, keep_in, kept_in
 
 
 class TakeElementsSaved(NamedTuple):
@@ -64,8 +64,7 @@ class _TakeElements(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("take_elements", linear=True)
     def backward(ctx, dy):
-        gradients = take_elements_backward(widened(dy), *TakeElementsSaved(*kept_in(ctx)))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, take_elements_backward, (dy,), kept_in(ctx))
         return dx, None
 
 

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ._derivatives import derivatives_of, edges_alone, is_transformed, twice_differentiable
 from ._functions import ratio_of
-from ._support import check_shapes, in_float32, keep_in, kept_in, typed, widened
+from ._support import check_shapes, gradients_of, in_float32, keep_in, kept_in
 
 
 class VarSaved(NamedTuple):
@@ -70,8 +70,7 @@ class _Var(torch.autograd.Function):
     @staticmethod
     @twice_differentiable("var")
     def backward(ctx, dv):
-        gradients = var_backward(widened(dv), *VarSaved(*kept_in(ctx)[:2]))
-        (dx,) = typed(ctx, (gradients,))
+        (dx,) = gradients_of(ctx, var_backward, (dv,), kept_in(ctx)[:2])
         return dx, None
 
 

@@ -322,7 +322,127 @@ MISTAKES = {
     "recurrence": (
         "f, x: tensor[n]",
         "f.y[n] = f.y[n - 1] + x[n]\n    return f.y",
-        "op mine, equation y: y is read by its own equation; give each step a name of its own; recurrences are no part of the notation",
+        "op mine, equation y: y[n - 1] is read, and y has no start; write what stands before the first place first: f.y[-1] = …",
+    ),
+    "recurrence_backwards_without_start": (
+        "f, x: tensor[n, t]",
+        "f.y[n, t] = f.y[n, t + 1] + x[n, t]\n    return f.y",
+        "op mine, equation y: y[n, t + 1] is read, and y has no start; write what stands behind the last place first: f.y[n, size(t)] = …",
+    ),
+    "entangled_without_start": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = f.b[n, t - 1] + x[n, t]\n    f.b[n, t] = f.a[n, t - 1]\n    return f.a",
+        "op mine, equation a: b[n, t - 1] is read, and b has no start; write what stands before the first place first: f.b[n, -1] = …",
+    ),
+    "circle_within_one_place": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.b[n, t] = f.a[n, t] * x[n, t]\n    f.a[n, t] = f.b[n, t]\n    return f.a",
+        "op mine, equation b: f.a[n, t] is read before its equation, a circle within one place; read the place before, f.a[n, t - 1], or write the equation of a first",
+    ),
+    "reads_its_own_place": (
+        "f, x: tensor[n]",
+        "f.y[n] = f.y[n] + x[n]\n    return f.y",
+        "op mine, equation y: y is read by its own equation; give each step a name of its own, or carry it along an axis: read f.h[…, t - 1], and write its start, f.h[…, -1] = …, first",
+    ),
+    "recurrence_in_both_directions": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = f.a[n, t + 1] + f.a[n, t - 1] + x[n, t]\n    return f.a",
+        "op mine, equation a: a is carried in both directions: f.a[n, t + 1] is not made yet; read f.a[n, t - 1], or carry another state the other way",
+    ),
+    "place_not_made_yet": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = f.a[n, t - 1] + f.a[n, 3] + x[n, t]\n    return f.a",
+        "op mine, equation a: f.a[n, 3] reads a place that is not made yet; read f.a[n, t - 1]",
+    ),
+    "two_starts": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, -1] = 1\n    f.a[n, t] = f.a[n, t - 1]+ x[n, t]\n    return f.a",
+        "op mine, equation a: a has two starts; write one: f.a[n, -1]",
+    ),
+    "starts_at_both_ends": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, size(t)] = 1\n    f.a[n, t] = f.a[n, t - 1]+ x[n, t]\n    return f.a",
+        "op mine, equation a: a has a start at both ends; write one: f.a[n, -1] or f.a[n, size(t)]",
+    ),
+    "two_places_back": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = f.a[n, t - 2]+ x[n, t]\n    return f.a",
+        "op mine, equation a: f.a[n, t - 2] reads 2 places back; carry a second state, with a start of its own, f.prev[n, t] = f.a[n, t - 1], and read that one place back",
+    ),
+    "starts_along_two_axes": (
+        "f, x: tensor[n, t]",
+        "f.a[-1, -1] = 0\n    f.a[n, t] = f.a[n, t - 1]+ x[n, t]\n    return f.a",
+        "op mine, equation a: a starts along two axes; carry a state along one: give the other an axis on the left",
+    ),
+    "recurrence_along_two_axes": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = f.a[n, t - 1]+ f.a[n - 1, t] + x[n, t]\n    return f.a",
+        "op mine, equation a: a is carried along two axes, t and n; carry it along one: f.a[n, t - 1]",
+    ),
+    "entangled_along_two_axes": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.b[-1, t] = 0\n    f.a[n, t] = f.a[n, t - 1]+ f.b[n - 1, t] + x[n, t]\n    f.b[n, t] = f.a[n, t]\n    return f.a",
+        "op mine, equation a: a and b read one another along two axes, n and t; carry what reads one another along one axis, one way",
+    ),
+    "entangled_in_both_directions": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.b[n, size(t)] = 0\n    f.a[n, t] = f.a[n, t - 1]+ f.b[n, t + 1] + x[n, t]\n    f.b[n, t] = f.a[n, t]\n    return f.a",
+        "op mine, equation a: a and b read one another along both directions of t; carry what reads one another along one axis, one way",
+    ),
+    "start_read": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = f.a[n, t - 1]+ x[n, t]\n    f.y[n] = f.a[n, -1]\n    return f.y",
+        "op mine, equation y: f.a[n, -1] is the start, and is read; the last place is f.a[n, size(t) - 1]; give the start an equation of its own, and read that",
+    ),
+    "start_read_backwards": (
+        "f, x: tensor[n, t]",
+        "f.a[n, size(t)] = 0\n    f.a[n, t] = f.a[n, t + 1]+ x[n, t]\n    f.y[n] = f.a[n, size(t)]\n    return f.y",
+        "op mine, equation y: f.a[n, size(t)] is the start, and is read; the last place is f.a[n, 0]; give the start an equation of its own, and read that",
+    ),
+    "gather_inside_a_step": (
+        "f, x: tensor[n, t], ix: index(t)[t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = f.a[n, ix[t]]+ x[n, t]\n    return f.a",
+        "op mine, equation a: f.a[n, ix[t]] reads a place of t by an index inside a step; a step reads the place before alone: f.a[n, t - 1]",
+    ),
+    "gather_in_a_step": (
+        "f, x: tensor[n, t], ix: index(t)[t]",
+        "f.a[n, -1] = 0\n    f.b[n, t] = f.a[n, t - 1] * 2\n    f.a[n, t] = f.b[n, ix[t]]+ x[n, t]\n    return f.a",
+        "op mine, equation a: b[n, ix[t]] is read inside a step along t; in a step read the place itself, or the one before it, alone",
+    ),
+    "start_alone": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.y[n, t] = x[n, t]\n    return f.y",
+        "op mine, equation a: a start is written, and no equation; write f.a[n, t] = …",
+    ),
+    "start_unread": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.a[n, t] = x[n, t]\n    return f.a",
+        "op mine, equation a: nothing reads f.a[n, t - 1], nor the start; leave the start out",
+    ),
+    "start_of_other_axes": (
+        "f, x: tensor[n, t]",
+        "f.a[k, -1] = 0\n    f.a[n, t] = f.a[n, t - 1] + x[n, t]\n    return f.a",
+        "op mine, equation a: a starts as f.a[k, -1] but is written as f.a[n, t]; give both the same axes: f.a[k, t]",
+    ),
+    "sum_over_the_steps": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = 0\n    f.s[n] = sum(f.a[n, t - 1], over=t)\n    f.a[n, t] = f.s[n] + x[n, t]\n    return f.a",
+        "op mine, equation s: reduces over t inside a step along it; in a step read the place itself, or the one before it, alone",
+    ),
+    "recurrence_called_in_a_step": (
+        None,
+        "@op\ndef inner(f, x: tensor[n, t]):\n    f.h[n, -1] = 0\n    f.h[n, t] = f.h[n, t - 1] + x[n, t]\n    return f.h\n@op\ndef mine(f, x: tensor[n, t]):\n    f.a[n, -1] = 0\n    f.b[n, t] = f.a[n, t - 1] * x[n, t]\n    f.c = inner(f.b)\n    f.a[n, t] = f.c[n, t]\n    return f.a",
+        "op mine, equation c: an op with a recurrence is called inside a step along t; write its equations into the step",
+    ),
+    "state_is_a_condition": (
+        "f, x: tensor[n, t]",
+        "f.a[n, -1] = x[n, 0] > 0\n    f.a[n, t] = f.a[n, t - 1]\n    return f.a",
+        "op mine, equation a: the state a is a condition; carry a number: f.a[…] = where(…, 1, 0)",
+    ),
+    "state_of_merged_axes": (
+        "f, x: tensor[n, t, d, k]",
+        "f.a[n, -1, (d, k)] = 0\n    f.a[n, t, (d, k)] = f.a[n, t-1, (d, k)] + x[n, t, d, k]\n    return f.a",
+        "op mine, equation a: the start of a has merged axes; give the state an axis for each, and merge them afterwards",
     ),
     "str_index": (
         "f, x: tensor[n, d]",
@@ -1082,7 +1202,62 @@ MISTAKES = {
     "derivative_of_sympy": (
         "f, x: tensor[n, d], w: tensor[d]",
         "from sympy import diff\n    f.u[n, d] = x[n, d] * w[d]\n    f.y[n, d] = diff(f.u[n, d], x[n, d])\n    return f.y",
-        "op mine, equation y: SymPy is asked for diff of u[n, d], which has its values as the op runs; a derivative is not yet a word of a spec: write its closed form; the gradients by the inputs are derived",
+        "op mine, equation y: SymPy is asked for diff of u[n, d], which has its values as the op runs; write the entry of a Jacobian, derivative(f.u[n], x[n, d]), of elements that have names",
+    ),
+    "derivative_through_a_recurrence": (
+        "f, x: tensor[n, t], z: tensor[n]",
+        "f.h[n, -1] = z[n]\n    f.h[n, t] = x[n, t] * f.h[n, t - 1]\n    f.y[n, t] = derivative(f.h[n, t], z[n])\n    return f.y",
+        "op mine, equation y: derivative(h[n, t], z[n]) goes through a recurrence, of which a spec has none yet; take it of what reads no state, or of one step: by the state one place earlier",
+    ),
+    "derivative_by_integers": (
+        "f, x: tensor[n, d], ix: index(d)[n]",
+        "f.u[n] = x[n, ix[n]]\n    f.y[n] = derivative(f.u[n], ix[n])\n    return f.y",
+        "op mine, equation y: the derivative by ix[n] is by integers; differentiate by a real tensor: an input of tensor[…] or constant[…], or an equation",
+    ),
+    "derivative_of_integers": (
+        "f, x: tensor[n, d], ix: index(d)[n]",
+        "f.y[n] = derivative(ix[n], x[n, 0])\n    return f.y",
+        "op mine, equation y: the derivative of ix[n] is of integers; differentiate a real tensor, such as f.u[n]",
+    ),
+    "derivative_by_a_number": (
+        "f, x: tensor[n, d], s: scalar",
+        "f.u[n, d] = s * x[n, d]\n    f.y[n, d] = derivative(f.u[n, d], s)\n    return f.y",
+        "op mine, equation y: the derivative by s is by a number of the caller's; declare s as a tensor of one number, s: constant[()], and write s[()]",
+    ),
+    "derivative_of_an_expression": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = derivative(x[n, d] ** 2, x[n, d])\n    return f.y",
+        "op mine, equation y: the derivative of x[n, d]**2 is not of one element of a tensor; give it an equation, f.u[…] = x[n, d]**2, and write f.u[…] in its place",
+    ),
+    "derivative_by_an_expression": (
+        "f, x: tensor[n, d]",
+        "f.u[n, d] = x[n, d] ** 2\n    f.y[n, d] = derivative(f.u[n, d], 2 * x[n, d])\n    return f.y",
+        "op mine, equation y: the derivative by 2*x[n, d] is not by one element of a tensor; give it an equation before what reads it, f.v[…] = 2*x[n, d], and write f.v[…] here and there",
+    ),
+    "derivative_by_a_tensor": (
+        "f, x: tensor[n, d]",
+        "f.u[n, d] = x[n, d] ** 2\n    f.y[n, d] = derivative(f.u[n, d], x)\n    return f.y",
+        "op mine, equation y: x is used without its axes; read one element: x[n, d]",
+    ),
+    "derivative_of_what_is_below": (
+        "f, x: tensor[n, d]",
+        "f.y[n, d] = derivative(f.u[n, d], x[n, d])\n    f.u[n, d] = x[n, d] ** 2\n    return f.y",
+        "op mine, equation y: reads u, which no equation defines; define u in an equation before this one",
+    ),
+    "derivative_of_other_axes": (
+        "f, x: tensor[n, d]",
+        "f.u[n] = x[n, 0] ** 2\n    f.y[n] = derivative(f.u[n], x[n])\n    return f.y",
+        "op mine, equation y: x has axes [n, d] but is read as x[n]; give x exactly 2 indices",
+    ),
+    "derivative_with_stray_axes": (
+        "f, x: tensor[n, d]",
+        "f.u[n] = x[n, 0] ** 2\n    f.y[n] = derivative(f.u[n], x[n, d])\n    return f.y",
+        "op mine, equation y: axis d stands on the right only; put d on the left, or say how it is reduced: sum(…, over=d); its length is size(d)",
+    ),
+    "derivative_by_two_runs": (
+        "f, x: tensor[..., d]",
+        "f.v[d] = mean(x[..., d] ** 2, over=...)\n    f.z[..., d] = x[..., d] / f.v[d]\n    f.u[d] = sum(f.z[..., d] ** 3, over=...)\n    f.w[..., d] = x[..., d] * f.u[d]\n    f.y[..., d] = derivative(f.w[..., d], x[..., d])\n    return f.y",
+        "op mine, equation y: a derivative of z by x has `...` twice, once of each; name the axes: tensor[n, d] in the place of tensor[..., d]",
     ),
     "dots_of_no_input": (
         "f, x: tensor[n, d]",
@@ -1172,7 +1347,7 @@ MISTAKES = {
     "calls_itself": (
         "f, x: tensor[n, d]",
         "f.y = mine(x)\n    return f.y",
-        "op mine, equation y: mine calls itself; recurrences are no part of the notation",
+        "op mine, equation y: mine calls itself; carry a state along an axis: f.h[…, t] of f.h[…, t - 1]",
     ),
     "equation_deleted": (
         "f, x: tensor[n, d]",

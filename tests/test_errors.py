@@ -393,7 +393,7 @@ def test_an_input_of_any_name_in_a_package(name: str, backend: str, tmp_path: Pa
     assert found.right, [(row.line, [str(d) for d in row.wrong]) for row in found.rows if row.wrong]
 
 
-@pytest.mark.parametrize("name", ["keep_in", "check_shapes", "torch", "typed", "NamedTuple"])
+@pytest.mark.parametrize("name", ["keep_in", "check_shapes", "torch", "gradients_of", "NamedTuple"])
 def test_an_op_is_not_called_by_what_its_module_uses(name: str, tmp_path: Path) -> None:
     with pytest.raises(DeriveError) as refused:
         write_package(load_file(named(tmp_path, op=name)), tmp_path / "out")

@@ -144,6 +144,18 @@ def accuracy_curve(rows: Sequence[tuple[int, float, float]], test: float, file: 
     save(figure, file)
 
 
+def beside_solution(times: Sequence[float], x: np.ndarray, right: np.ndarray, found: np.ndarray, file: Path) -> None:
+    """What a network says [t, k] at places [k], a panel a time, over the solution."""
+    figure, panels = plt.subplots(1, len(times), figsize=(2.6 * len(times), 2.8), layout="constrained", sharey=True)
+    for axes, t, solution, network in zip(panels, times, right, found, strict=True):
+        axes.plot(x, solution, color=GREY, linewidth=4, label="solution")
+        axes.plot(x, network, color=BLUE, linewidth=1.2, label="perceptron")
+        axes.set(title=f"t = {t:g}", xlabel="x", xlim=(-1, 1))
+    panels[0].set_ylabel("u")
+    panels[-1].legend(frameon=False, loc="upper right", fontsize=8)
+    save(figure, file)
+
+
 def norms(metrics: Path, file: Path) -> None:
     """The global norm of the gradients at every step, before and after clipping."""
     rows = np.array(read_rows(metrics))

@@ -6,7 +6,7 @@ The local derivative is scalar calculus (`calculus.py`); the rest is index bookk
 from __future__ import annotations
 
 import keyword
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sympy import Add, Derivative, Expr, Mul, S
@@ -78,6 +78,13 @@ class Stepwise:
     cotangents: tuple[Cotangent, ...]
     adjoints: tuple[Adjoint, ...]
     sums: tuple[tuple[str, tuple[str, ...]], ...] = ()  # adjoints that are added up in parts, and these, by name
+    carried: tuple[Cotangent, ...] = ()  # of states and of starts, which recurrences give
+
+    @property
+    def cut(self) -> Stepwise:
+        """The same of the op without its recurrences, which is given these as well."""
+        own = {c.of: c for c in (*self.cotangents, *self.carried)}
+        return replace(self, op=self.op.cut, cotangents=tuple(own[o] for o in self.op.cut.outputs), carried=())
 
     @cached_property
     def by_name(self) -> dict[str, Adjoint]:
@@ -86,7 +93,7 @@ class Stepwise:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.op, self.cotangents, self.adjoints, self.sums))
+        return hash((self.op, self.cotangents, self.adjoints, self.sums, self.carried))
 
     def __hash__(self) -> int:
         """Of what is known of a backward by caches, which ask for it at every step of a search."""
@@ -212,24 +219,30 @@ def _contributions(
     for read in equation.reads:
         if read.name not in needed or read.tensor.is_integer:
             continue
-        local = local_derivative(equation, read, powers_from_output)
+        local = local_of(equation, read, powers_from_output)
         if local == 0:
             continue
-        if local.atoms(S.ComplexInfinity.func, S.NaN.func):
-            raise DeriveError(
-                f"the derivative by {read} is not finite", equation=equation.name,
-                fix="choose with where(…) what stands in its place there",
-            )  # fmt: skip
-        if local.atoms(Derivative):
-            raise DeriveError(
-                f"SymPy knows no derivative by {read}", equation=equation.name,
-                fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
-            )  # fmt: skip
         summed = set(equation.axes) - free_axes(read)
         local_there = _at_its_place(local, read, summed, ranges, inside)
         value, rules = pull_back(equation, read, upstream * local_there, axes[read.name])
         out.append((Contribution(equation.name, read, local, value, rules), read.name))
     return out
+
+
+def local_of(equation: Equation, read: At, powers_from_output: bool = True) -> Expr:
+    """The local derivative of an equation by an element. Raises DeriveError where it has none."""
+    local = local_derivative(equation, read, powers_from_output)
+    if local.atoms(S.ComplexInfinity.func, S.NaN.func):
+        raise DeriveError(
+            f"the derivative by {read} is not finite", equation=equation.name,
+            fix="choose with where(…) what stands in its place there",
+        )  # fmt: skip
+    if local.atoms(Derivative):
+        raise DeriveError(
+            f"SymPy knows no derivative by {read}", equation=equation.name,
+            fix="use functions of it that have one, or pass its value as an input without gradient (constant[...])",
+        )  # fmt: skip
+    return local
 
 
 def _at_its_place(local: Expr, read: At, summed: set[Axis], ranges: Ranges, inside: Inside) -> Expr:

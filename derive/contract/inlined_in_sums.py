@@ -129,7 +129,7 @@ def _written_where_summed(made: Assign, program: Program) -> Program | None:
     """The program with a tensor's value where sums read it; None where something else does too."""
     found = uses(made.name, program.statements)
     changed = program.added_to & (reads(made.value) | {made.name})
-    if made.name in program.returns or changed or not all(by_axes_once(read) for _, read in found):
+    if made.name in program.ends or changed or not all(by_axes_once(read) for _, read in found):
         return None
     written = with_sums(program, lambda node: _with_value(node, made))
     return None if uses(made.name, written.statements) else check(without_unread(written))
@@ -211,7 +211,7 @@ def _changed(program: Program, nominal: Nominal, weighted: Callable[[Reduce], No
 def _put_back(program: Program, known: Known) -> Program:
     """The program with such a tensor that a sum reads, and nothing else, in that sum: of squares, one call makes it."""
     counted = Counter(n for s in program.statements for n in (*reads(s.value), *(r for i in s.slots for r in reads(i))))
-    once = {n for n in known if counted[n] == 1 and n not in program.returns}
+    once = {n for n in known if counted[n] == 1 and n not in program.ends}
 
     def put(node: Node, summed: bool) -> Node:
         if isinstance(node, Read) and summed and node.name in once and by_axes_once(node):

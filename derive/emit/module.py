@@ -214,7 +214,7 @@ def _imports(op: Op, functions: Iterable[Function], names: set[str]) -> tuple[st
     lines += ["from typing import NamedTuple", "", "import torch"]
     lines += ["from torch.nn import functional"] if "functional." in used else []
     lines += ["from torch import Tensor", ""]
-    names = names | {"check_shapes", "keep_in", "kept_in", "typed", "widened"}
+    names = names | {"check_shapes", "gradients_of", "keep_in", "kept_in"}
     names |= set() if "twice_differentiable" in names else {"once_differentiable"}
     checks = ("check_given", "check_index", "check_length", "needed_of")
     names |= {name for name in (*CALLED, *checks) if f"{name}(" in used}

@@ -27,9 +27,9 @@ CALLED = frozenset({
 })  # fmt: skip
 """What a module imports where its code calls it."""
 OURS = CALLED | {
-    "self", "found", "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in", "typed",
-    "check_shapes", "check_given", "check_index", "check_length", "explains_index", "in_float32",
-    "once_differentiable", "sum", "range", "zip", "abs", "min", "max", "widened", "without_values", "needed_of",
+    "self", "found", "torch", "math", "saved", "Tensor", "NamedTuple", "functional", "keep_in", "kept_in",
+    "gradients_of", "check_shapes", "check_given", "check_index", "check_length", "explains_index", "in_float32",
+    "once_differentiable", "sum", "range", "zip", "abs", "min", "max", "without_values", "needed_of",
     "FORWARD", "BACKWARD", "WITH_GRADIENTS", "STEP",
 }  # fmt: skip
 """Names that generated modules use themselves."""

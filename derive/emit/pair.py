@@ -50,10 +50,12 @@ from derive.facts.lengths.length_code import lengths_of, size_code
 from derive.facts.lengths.nominal import nominal
 from derive.ir.equations import Operand
 from derive.ir.nodes.leftovers import without_unread
+from derive.ir.nodes.substituting import without_stops
 from derive.ir.program import Assign, Program, Read, Reduce
 from derive.ir.terms.axes import Size
 from derive.ir.words import listed
 from derive.pipeline import Derivation
+from derive.schedule.recurrences import in_places
 
 LINE_LENGTH = 120
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -83,7 +85,7 @@ class Pair:
         self.d, self.names, self.op, self.title = d, names, d.named, title
         self.cotangents = [c.target.name for c in d.steps.cotangents]
         self.maxima = {s.name: s for s in forward.statements if isinstance(s, Assign) and isinstance(s.value, Reduce)}
-        forward, backward = (with_scans(p, names.same_length, self.maxima) for p in (forward, backward))
+        forward, backward = map(self._values, (forward, backward))
         forward, backward = (with_sums_forwards(p, names.length) for p in (forward, backward))
         self.whole = self._whole(forward, kept)
         if fuse:  # else the equations as they are written are wanted
@@ -95,6 +97,7 @@ class Pair:
             forward, backward = masks_first(forward), masks_first(backward)
             backward = differences_in_float64(squares_of_differences(backward, nominal(self.op)))
             forward, backward = with_shares(forward_in_float64(forward, backward, kept)), with_shares(backward)
+        forward, backward = (in_places(p, d.op.name) for p in (forward, backward))
         self.twice = made_twice(forward, backward, [e.name for e in self.op.equations])
 
         def lines_of(program: Program, known: Layouts) -> list[Line]:
@@ -148,11 +151,11 @@ class Pair:
             own, saved, tuple(f.name for f in self.saved), length_said,
             self.needs.flags if len(self.needs.flags) > 1 else (), self.needs.chosen(self.returned),
         )  # fmt: skip
+        return native(self.d, shapes, title, step, self._values)
 
-        def scanned(program: Program) -> Program:
-            return with_scans(program, self.names.same_length, self.maxima)
-
-        return native(self.d, shapes, title, step, scanned)
+    def _values(self, program: Program) -> Program:
+        """What is computed: running maxima are scans, and what stops a gradient is a value like any other."""
+        return with_scans(without_stops(program), self.names.same_length, self.maxima)
 
     def _needs(self, backward: Program) -> Needs | None:
         names, targets = self.names, {a.of: a.target.name for a in self.d.steps.adjoints}

@@ -46,7 +46,9 @@ def with_gradients(pair: Pair, together: Together, gradients: tuple[str, ...], w
         (
             f"{out} = {out}[0], needed_of({out}[1], {needs.parameter})",
             *needs.unpacked,
-            *together.called.lines((*needs.copied(copies), f"return {out}"), targets),
+            *together.called.lines(
+                (*needs.copied(copies), f"return {out}"), targets, [together.gradients[k] for k in copies]
+            ),
             f"{together.loss}, gradients = {name}({parameters}, {cotangent}, {asked})",
             f"{out}[0].copy_({together.loss})",
             *(

@@ -38,7 +38,7 @@ def backward_out(pair: Pair, gradients: list[str], kernels: Native | None) -> Fu
     )
     called = None if kernels is None else kernels.backward_call
     last = (*needs.copied(copies), f"return {out}")
-    native = () if called is None else called.lines(last, targets)
+    native = () if called is None else called.lines(last, targets, [pair.returned[k] for k in copies])
     first = [f"{out} = needed_of({out}, {needs.parameter})", *needs.unpacked]
     if len(gradients) == 1:
         first += [f"if {out} is None:", "    return None"]

@@ -11,6 +11,7 @@ two tensors are the same, or a value is finite, is so rarely that chance does no
 
 from __future__ import annotations
 
+import ast
 import math
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -60,6 +61,44 @@ def is_evaluated(fn: str) -> bool:
 
 
 _UNDEFINED = (ArithmeticError, ValueError, TypeError)  # a complex power is not compared
+
+
+class _Along(ast.NodeTransformer):
+    """Reductions such as `sum(u, d)` as functions of what is reduced, and of all places of an axis."""
+
+    def __init__(self, parameters: ast.arguments):
+        self.parameters = parameters
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        if isinstance(node.func, ast.Name) and node.func.id in REDUCTIONS:
+            body, axis = node.args
+            return ast.Call(node.func, [ast.Lambda(self.parameters, body), axis], [])
+        self.generic_visit(node)
+        return node
+
+
+def of_numbers(formula: str, variables: Sequence[str], axes: Sequence[str] = ()) -> Callable[..., float | None]:
+    """A formula as a function of its variables at a place, and of their values at all places of each axis, a tuple a
+    place: None where it is no number.
+    """
+    parsed = ast.parse(f"lambda {', '.join((*variables, *axes))}: {formula}", mode="eval")
+    assert isinstance(parsed.body, ast.Lambda)
+    names = {n.id for n in ast.walk(parsed) if isinstance(n, ast.Name)}
+    inner = ast.parse(f"lambda {', '.join(variables)}: 0", mode="eval").body
+    assert isinstance(inner, ast.Lambda)
+    parsed.body.body = _Along(inner.args).visit(parsed.body.body)
+    reduced = {k: lambda u, places, f=f: f([u(*values) for values in places]) for k, f in REDUCTIONS.items()}
+    known = {fn: f for fn in names if (f := _function(fn))} | {"where": lambda c, a, b: a if c else b} | reduced
+    function = eval(compile(ast.fix_missing_locations(parsed), "a formula", "eval"), known)
+
+    def of(*values: Any) -> float | None:
+        try:
+            found = function(*values)
+        except _UNDEFINED:
+            return None
+        return None if isinstance(found, complex) else found
+
+    return of
 
 
 @dataclass
@@ -163,7 +202,7 @@ def agree(
     for drawing in drawings:
         for at in islice(drawing.places(axes), PLACES):
             a, b = drawing.number(one, at), drawing.number(other, at, once=True)
-            if (a is None) != (b is None) or (a is not None and b is not None and not _near(a, b)):
+            if (a is None) != (b is None) or (a is not None and b is not None and not near(a, b)):
                 return False
             told += a is not None and abs(a) > _NOISE
             seen += 1
@@ -214,5 +253,5 @@ def drawings(made: Mapping[str, Assign], numbers: Sequence[float]) -> list[Insta
     return [Instance(made, numbers, seed) for seed in range(4 * PLACES)]
 
 
-def _near(a: float, b: float) -> bool:
+def near(a: float, b: float) -> bool:
     return abs(a - b) <= max(_NEAR * max(abs(a), abs(b)), _NOISE)

@@ -33,6 +33,7 @@ class Operand:
     has_default: bool = False
     declared: tuple[Axis, ...] = ()  # the axes as they were written, where one may stand twice
     assumed: str | None = None  # "nonzero" or "positive", where the spec declares it
+    carried: bool = False  # no input of the caller's, but what a recurrence has made (`Recurrence`)
 
     @property
     def tensor(self) -> Tensor:
@@ -193,6 +194,33 @@ class Requirement:
 
 
 @dataclass(frozen=True)
+class Recurrence:
+    """A state that is carried along an axis: its equation, read one place earlier through an operand `before`.
+
+    At the first place `before` is `start`, an equation without the axis; `last` is what the last place leaves, and the
+    start where there is none. Backwards the first place is the one at the end.
+    """
+
+    state: str
+    start: str
+    axis: Axis
+    forwards: bool
+    before: Operand
+    last: Operand
+
+    def under(self, names: Mapping[str, str]) -> Recurrence:
+        """The same of tensors under other names."""
+        before, last = (replace(o, name=names.get(o.name, o.name)) for o in (self.before, self.last))
+        state, start = (names.get(n, n) for n in (self.state, self.start))
+        return replace(self, state=state, start=start, before=before, last=last)
+
+    def place(self, of: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The index of the state at which `before` reads it, where it is read at another itself."""
+        step = -1 if self.forwards else 1
+        return tuple(i + step if d == self.axis else i for i, d in zip(of, self.before.axes, strict=True))
+
+
+@dataclass(frozen=True)
 class Op:
     """A checked forward pass: operands in order, equations in order, the names of its outputs."""
 
@@ -206,11 +234,31 @@ class Op:
     stepwise: bool = False  # also emit the uncollapsed backward, which returns every adjoint
     source: str = ""  # where the spec stands, for the header of generated files
     tensors: dict[str, tuple[Expr, ...]] = field(default_factory=dict, compare=False)
+    recurrences: tuple[Recurrence, ...] = ()
 
     @property
     def names(self) -> set[str]:
         """All that a new name must differ from."""
-        return {o.name for o in self.operands} | {e.name for e in self.equations}
+        return {o.name for o in (*self.operands, *self.carried)} | {e.name for e in self.equations}
+
+    @property
+    def carried(self) -> tuple[Operand, ...]:
+        """What recurrences carry, as far as an equation reads it."""
+        read = {at.name for e in self.equations for at in e.reads}
+        return tuple(o for r in self.recurrences for o in (r.before, r.last) if o.name in read)
+
+    @property
+    def cut(self) -> Op:
+        """The same without its recurrences: what they carry are inputs, and what it is made of are outputs.
+
+        A recurrence is a circle of such an op's outputs into its inputs. What is derived of the op holds of whatever
+        inputs, and so of these.
+        """
+        if not self.recurrences:
+            return self
+        made = (n for r in self.recurrences for n in (r.state, r.start))
+        outputs = tuple(dict.fromkeys((*self.outputs, *made)))
+        return replace(self, operands=(*self.operands, *self.carried), outputs=outputs, recurrences=())
 
     @cached_property
     def merged(self) -> dict[str, tuple[Axis, ...]]:
@@ -245,7 +293,7 @@ class Op:
 
     @cached_property
     def _operands(self) -> dict[str, Operand]:
-        return {o.name: o for o in reversed(self.operands)}
+        return {o.name: o for o in reversed((*self.operands, *self.carried))}
 
     @cached_property
     def _equations(self) -> dict[str, Equation]:
@@ -253,7 +301,8 @@ class Op:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.name, self.operands, self.equations, self.outputs, self.sizes, self.requirements))
+        parts = (self.operands, self.equations, self.outputs, self.sizes, self.requirements, self.recurrences)
+        return hash((self.name, *parts))
 
     def __hash__(self) -> int:
         """Of what is known of an op by caches, which ask for it at every step of a search."""

@@ -12,7 +12,7 @@ after every pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -327,14 +327,36 @@ Statement = Assign | Scatter
 
 
 @dataclass(frozen=True)
+class Carry:
+    """A recurrence: `before` is at each place of the axis what `after` is one place earlier, and `start` at the first.
+
+    `last` is what the last place leaves. The program is given both, and makes the others. A statement on the way from
+    `before` to `after` runs place by place, first place first or, backwards, last.
+    """
+
+    axis: str
+    forwards: bool
+    start: str
+    before: str
+    after: str
+    last: str
+
+    def under(self, names: Mapping[str, str]) -> Carry:
+        """The same of tensors under other names."""
+        start, before, after, last = (names.get(n, n) for n in (self.start, self.before, self.after, self.last))
+        return Carry(self.axis, self.forwards, start, before, after, last)
+
+
+@dataclass(frozen=True)
 class Program:
-    """Straight-line code: what it is given, its statements, what it returns."""
+    """Straight-line code: what it is given, its statements, what it returns, and what is carried along an axis."""
 
     name: str
     given: tuple[tuple[str, tuple[str, ...]], ...]  # tensors, each with its axes
     scalars: tuple[str, ...]
     statements: tuple[Statement, ...]
     returns: tuple[str, ...]
+    carries: tuple[Carry, ...] = ()
 
     def __str__(self) -> str:
         given = ", ".join([f"{n}[{', '.join(a)}]" for n, a in self.given] + list(self.scalars))
@@ -345,6 +367,16 @@ class Program:
     def names(self) -> set[str]:
         """All that a new name must differ from."""
         return {n for n, _ in self.given} | set(self.scalars) | {s.name for s in self.statements}
+
+    @property
+    def carried(self) -> set[str]:
+        """What it is given by its own recurrences."""
+        return {n for c in self.carries for n in (c.before, c.last)}
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The tensors that are read behind the statements: returned, or carried to the next place."""
+        return (*self.returns, *(n for c in self.carries for n in (c.start, c.after)))
 
     @property
     def added_to(self) -> set[str]:

@@ -21,13 +21,14 @@ from derive.ir.terms.functions import WORDS
 from derive.ir.terms.functions import __getattr__ as __getattr__
 from derive.ir.terms.reductions import Reduce
 from derive.notation.annotations import constant, index, length, scalar, tensor
+from derive.notation.handles import RECORDING
 from derive.notation.mistakes import hidden_axis
 from derive.notation.spec import op
 from derive.notation.values import expression
 
 __all__ = [
-    "amax", "amin", "axes", "concat", "constant", "delta", "eq", "index", "length", "mean", "ne", "oo", "op", "pi",
-    "scalar", "size", "sum", "tensor", "where", *WORDS,
+    "amax", "amin", "axes", "clamp", "concat", "constant", "delta", "derivative", "eq", "index", "length", "mean", "ne",
+    "oo", "op", "pi", "scalar", "size", "sum", "tensor", "where", *WORDS,
 ]  # fmt: skip
 
 # --- axes and annotations ---------------------------------------------------------------------------------
@@ -144,6 +145,19 @@ def where(condition: Any, a: Any, b: Any) -> Expr:
     return Where(condition, *(BELOW_ALL if x == -oo else x for x in (expression(a), expression(b))))
 
 
+def clamp(x: Any, low: Any = None, high: Any = None) -> Expr:
+    """`x`, no less than `low` and no more than `high`; the whole gradient flows at its ends, as in `torch.clamp`."""
+    if low is None and high is None:
+        raise DeriveError("clamp() has no end", fix="write clamp(x, -1, 1), clamp(x, low=-1) or clamp(x, high=1)")
+    value = element = expression(x)
+    least, most = (None if end is None else expression(end) for end in (low, high))
+    if least is not None and most is not None and (least > most) == True:  # noqa: E712 - of SymPy's truth values
+        raise DeriveError(f"clamp(…, {low}, {high}): its low end is above its high one", fix="exchange them")
+    if least is not None:
+        value = where(element < least, least, value)
+    return value if most is None else where(element > most, most, value)
+
+
 def eq(a: Any, b: Any) -> Any:
     """The condition that two values are equal."""
     return same(expression(a), expression(b))
@@ -157,3 +171,11 @@ def ne(a: Any, b: Any) -> Any:
 def delta(i: Any, j: Any) -> Expr:
     """1 where two indices are equal, else 0."""
     return Delta(expression(i), expression(j))
+
+
+def derivative(y: Any, x: Any) -> Expr:
+    """The entry of the Jacobian of one element of a tensor by one of another: `derivative(f.u[n], x[n, 0])`."""
+    recorder = RECORDING.get()
+    if recorder is None:
+        raise DeriveError("derivative() is asked outside a spec", fix="write it in an equation: f.g[n] = derivative(…)")
+    return recorder.derivative(y, x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from typing import Any
 
 from sympy import Add, Basic, Expr, Integer, Mul, Number, NumberSymbol, Pow, S, Symbol
 from sympy.core.function import AppliedUndef, Function
@@ -22,6 +23,8 @@ from derive.ir.terms.indices import Merge, Prefix
 from derive.ir.terms.reductions import Reduce, TakenFirst
 from derive.ir.terms.windows import affine, is_window
 from derive.notation.constants import check_constant
+from derive.notation.recurrences import unstarted
+from derive.notation.values import expression
 from derive.primitives import meaning, row
 
 OF_AXES = frozenset({"floor", "Mod"})
@@ -131,6 +134,28 @@ def from_the_end(at: At, index: Expr, dim: Expr) -> Expr:
     return length + index
 
 
+def check_derivative(y: Any, x: Any) -> None:
+    """A derivative is of one element by one element, both of real tensors."""
+    for value, role, named in ((y, "of", _NAMED_OF), (x, "by", _NAMED_BY)):
+        value = expression(value)  # a tensor without its axes says so itself
+        cause = f"the derivative {role} {value} is"
+        if isinstance(value, Scalar):
+            fix = f"declare {value} as a tensor of one number, {value}: constant[()], and write {value}[()]"
+            raise DeriveError(f"{cause} {role} a number of the caller's", fix=fix)
+        if not isinstance(value, At):
+            raise DeriveError(f"{cause} not {role} one element of a tensor", fix=named.format(value=value))
+        if value.tensor.is_integer:
+            raise DeriveError(f"{cause} {role} integers", fix=_REAL[role])
+
+
+_NAMED_OF = "give it an equation, f.u[…] = {value}, and write f.u[…] in its place"
+_NAMED_BY = "give it an equation before what reads it, f.v[…] = {value}, and write f.v[…] here and there"
+_REAL = {
+    "of": "differentiate a real tensor, such as f.u[n]",
+    "by": "differentiate by a real tensor: an input of tensor[…] or constant[…], or an equation",
+}
+
+
 def check_inputs(operands: tuple[Operand, ...]) -> None:
     """An op has an input that its outputs can be differentiated by."""
     if not any(o.differentiable for o in operands):
@@ -217,11 +242,14 @@ def check_read(
 
 
 def _not_defined(at: At, known: list[str], equation: str) -> DeriveError:
+    if (error := unstarted(at, equation)) is not None:
+        return error
     if at.name == equation:
         return DeriveError(
             f"{at.name} is read by its own equation",
             equation=equation,
-            fix="give each step a name of its own; recurrences are no part of the notation",
+            fix="give each step a name of its own, or carry it along an axis: read f.h[…, t - 1], and write its start, "
+            "f.h[…, -1] = …, first",
         )
     close = get_close_matches(at.name, known, 1)
     hint = f"did you mean {close[0]}?" if close else f"define {at.name} in an equation before this one"

@@ -10,7 +10,7 @@ from sympy import Expr, sympify
 from sympy.logic.boolalg import Boolean
 
 from derive.errors import DeriveError
-from derive.ir.equations import Equation, Operand
+from derive.ir.equations import Equation, Operand, Recurrence
 from derive.ir.terms.axes import PACK, Axis
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.terms.indices import Merge, blocks
@@ -35,7 +35,11 @@ class Recorder(Protocol):
 
     def say_length(self, axis: Axis, places: Any) -> None: ...
 
-    def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any: ...
+    def derivative(self, y: Any, x: Any) -> Expr: ...
+
+    def bind(
+        self, inlined: list[Equation], outputs: tuple[str, ...], recurrences: tuple[Recurrence, ...]
+    ) -> Any: ...
 
 
 RECORDING: ContextVar[Recorder | None] = ContextVar("RECORDING", default=None)

@@ -10,7 +10,7 @@ from sympy import Basic, Expr, Integer, Mul, Symbol, Tuple
 
 from derive.errors import DeriveError
 from derive.facts.interpreter import signs
-from derive.ir.equations import Equation, Op, Operand
+from derive.ir.equations import Equation, Op, Operand, Recurrence
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
 from derive.ir.terms.indices import Merge
@@ -53,8 +53,9 @@ def _spliced_index(index: Expr, axes: Spliced, symbols: dict[Basic, Basic]) -> t
 
 def inline_call(
     op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Tensors, operands: dict[str, Operand], prefix: str
-) -> tuple[list[Equation], tuple[str, ...], dict[Axis, Expr]]:
-    """The callee's equations under `prefix`, the names of its outputs there, and the lengths that it says of axes.
+) -> tuple[list[Equation], tuple[str, ...], dict[Axis, Expr], tuple[Recurrence, ...]]:
+    """The callee's equations under `prefix`, the names of its outputs there, the lengths that it says of axes, and its
+    recurrences.
 
     `operands` are the caller's.
     """
@@ -66,6 +67,9 @@ def inline_call(
     for axis in _own_axes(op):
         if axis not in axes:  # as long as the callee makes it, not as an axis of that name which the caller has
             axes[axis] = (_fresh(axis, callers.union(*axes.values())),)
+    recurrences = tuple(_carried_there(r, axes, prefix, op.name) for r in op.recurrences)
+    for there, r in zip(recurrences, op.recurrences, strict=True):
+        symbols |= {r.before.tensor: there.before.tensor, r.last.tensor: there.last.tensor}
     out = []
     for equation in op.equations:
         over = tuple(itertools.chain.from_iterable(axes.get(a, (a,)) for a in equation.over))
@@ -82,7 +86,24 @@ def inline_call(
         sums = tuple(g.changed(lambda t: splice(t, axes, symbols)) for g in equation.sums)
         out.append(replace(made, target=new, called=called, guard=equation.guard, first=equation.first, sums=sums))
     said = {axes[r.axis][0]: splice(r.formula, axes, symbols) for r in op.sizes if r.said and r.formula is not None}
-    return out, tuple(prefix + name for name in op.outputs), {a: n for a, n in said.items() if isinstance(a, Axis)}
+    lengths = {a: n for a, n in said.items() if isinstance(a, Axis)}
+    return out, tuple(prefix + name for name in op.outputs), lengths, recurrences
+
+
+def _carried_there(r: Recurrence, axes: Spliced, prefix: str, op: str) -> Recurrence:
+    """A recurrence of the callee under the caller's axes."""
+    along = axes[r.axis]
+    if len(along) != 1 or not isinstance(along[0], Axis):
+        raise DeriveError(
+            f"{op}: its recurrence along {r.axis} would be one along {', '.join(map(str, along)) or 'no axis'}",
+            fix="pass a tensor with one axis there",
+        )
+
+    def there(o: Operand) -> Operand:
+        own = tuple(i for a in o.axes for i in axes.get(a, (a,)) if isinstance(i, Axis))
+        return replace(o, name=prefix + o.name, axes=own, declared=own)
+
+    return Recurrence(prefix + r.state, prefix + r.start, along[0], r.forwards, there(r.before), there(r.last))
 
 
 def _arguments(op: Op, given: dict[str, Any], tensors: Tensors) -> tuple[dict[Basic, Basic], Spliced]:

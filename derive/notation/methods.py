@@ -120,7 +120,7 @@ CHANGING = ("force", "func", "inverse", "modulus", "polar")
 """Options with which they change values: `asin(sin(x))` is `x` of small numbers alone."""
 
 _SYMPY_INSTEAD = {
-    "a derivative is not yet a word of a spec: write its closed form; the gradients by the inputs are derived": (
+    "write the entry of a Jacobian, derivative(f.u[n], x[n, d]), of elements that have names": (
         "Derivative", "diff", "differentiate_finite", "fdiff", "idiff",
     ),
     "put the other value there yourself: write the equation of it, or a function of Python's that makes both": (

@@ -10,6 +10,7 @@ import keyword
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -17,6 +18,7 @@ from sympy import Expr, Integer
 
 from derive.ir.equations import Operand
 from derive.ir.nodes.arithmetic import ONE, ZERO
+from derive.ir.nodes.loops import Loop, items
 from derive.ir.nodes.other_axes import place, with_axes
 from derive.ir.nodes.substituting import under_names
 from derive.ir.nodes.walking import axes_along, index_axes, node_axes, places, reads, rebuilt, walk
@@ -26,10 +28,12 @@ from derive.ir.program import (
     Assign,
     AxisValue,
     Call,
+    Carry,
     Index,
     Join,
     Merged,
     Node,
+    Num,
     PartOf,
     Place,
     Program,
@@ -150,22 +154,30 @@ class _Equations:
         self.program, self.axes, self.given = program, axes, set(given)
         self.names = {n: free_name(n.lstrip("_"), keyword.kwlist, "_") for n in given}  # how each is read by now
         self.taken = {*self.names.values(), *keyword.kwlist}
-        self.dims: dict[str, tuple[Index, ...]] = {self.names[n]: own for n, own in program.given}
+        self.dims: dict[str, tuple[Index, ...]] = {self.names[n]: own for n, own in program.given if n in self.names}
+        self.carried = {n: axes for n, axes in program.given if n not in self.names}
         self.truths: set[str] = set()  # equations that are conditions
         self.indices = places(program)
         for s in reversed(program.statements):  # and what those are made of
             if s.name in self.indices and s.name not in self.given:
                 self.indices |= reads(_chosen(s.value) or s.value)
+        self.copies: dict[str, str] = {}  # states that are copied, by what is read of them one place earlier
         self.made_indices: dict[str, Assign] = {}  # those that are not given, said where something is read at them
         self.made: list[Assign] = []
         self.returned: list[str] = []
 
     def written(self) -> list[Assign]:
         """All of them, in order; what is returned is one each."""
-        groups = list(_groups(self.program.statements))
-        later = Counter(g[0].name for g in groups)
-        self.taken |= set(later)
-        for group in groups:
+        parts = list(_parts(self.program))
+        later = Counter(g[0].name for g in parts if isinstance(g, list))
+        self.taken |= {*later, *self.carried}
+        for group in parts:
+            if isinstance(group, _End):
+                self.end(group)
+                continue
+            if isinstance(group, Loop):
+                self.begin(group)
+                continue
             name = group[0].name
             later[name] -= 1
             kept = not later[name] and name not in self.given
@@ -186,6 +198,40 @@ class _Equations:
                 own = self.write(Assign(name, dims, Read(own, dims)), free_name(name, self.taken))
             self.returned.append(own)
         return [replace(e, name=f"f.{e.name}") for e in self.made]
+
+    def begin(self, loop: Loop) -> None:
+        """What stands before the first place of each state of a loop, and the state one place earlier by a name."""
+        for c in loop.carries:
+            axes, state = self.carried[c.before], self.state_of(c, loop)
+            slot = axes.index(c.axis)
+            place: Node = Num(Fraction(-1)) if c.forwards else SizeOf(c.axis)
+            start = under_names(Assign("", (), Read(c.start, (*axes[:slot], *axes[slot + 1 :]))), self.names).value
+            self.write(Assign("", (*axes[:slot], Window((), place), *axes[slot + 1 :]), start), state)
+            earlier = Window(((c.axis, 1),), Num(Fraction(-1 if c.forwards else 1)))
+            there = Read(f"f.{state}", (*axes[:slot], earlier, *axes[slot + 1 :]))
+            self.names[c.before] = self.write(Assign("", axes, there), c.before)
+
+    def end(self, end: _End) -> None:
+        """A state that is no equation of its loop as one, and what the last place leaves by a name."""
+        for c in end.loop.carries:
+            axes, state = self.carried[c.before], self.state_of(c, end.loop)
+            slot = axes.index(c.axis)
+            if state != c.after:
+                copied = under_names(Assign("", axes, Read(c.after, axes)), self.names).value
+                self.write(Assign("", axes, copied), state)
+            last: Node = Call("sub", (SizeOf(c.axis), ONE)) if c.forwards else ZERO
+            there = Read(f"f.{state}", (*axes[:slot], Window((), last), *axes[slot + 1 :]))
+            self.names[c.last] = self.write(Assign("", (*axes[:slot], *axes[slot + 1 :]), there), c.last)
+
+    def state_of(self, c: Carry, loop: Loop) -> str:
+        """The equation that is a carry's state: that of its loop, or a copy where that is another's, or an input."""
+        first = next(other for other in loop.carries if other.after == c.after)
+        made = {self.program.statements[k].name for k in loop.statements}
+        if first is c and c.after in made:
+            return c.after
+        if c.before not in self.copies:
+            self.copies[c.before] = free_name(f"{c.before}_of", self.taken)
+        return self.copies[c.before]
 
     def write(self, s: Assign, name: str) -> str:
         """One equation more, under the names of the file; how it is read."""
@@ -302,6 +348,28 @@ def _chosen(index: Node) -> Node | None:
 
 def _all(conditions: list[Node]) -> Node:
     return conditions[0] if len(conditions) == 1 else Call("and", tuple(conditions))
+
+
+@dataclass(frozen=True)
+class _End:
+    """Where a loop ends."""
+
+    loop: Loop
+
+
+def _parts(program: Program) -> Iterator[list[Statement] | Loop | _End]:
+    """The groups of statements, and where loops begin and end."""
+    run: list[Statement] = []
+    for item in items(program):
+        if isinstance(item, Loop):
+            yield from _groups(run)
+            yield item
+            yield from _groups(program.statements[k] for k in item.statements)
+            yield _End(item)
+            run = []
+        else:
+            run.append(program.statements[item])
+    yield from _groups(run)
 
 
 def _groups(statements: Iterable[Statement]) -> Iterator[list[Statement]]:

@@ -10,10 +10,11 @@ from typing import Any
 from sympy import Basic, Expr, Max, Min
 from sympy.logic.boolalg import Boolean
 
+from derive.adjoint.jacobian import Derived, Known, derivative_of
 from derive.errors import DeriveError
 from derive.facts.interpreter import facts_by, signs
 from derive.facts.lengths.sizes import closed, size_of, told
-from derive.ir.equations import Equation, Operand
+from derive.ir.equations import Equation, Op, Operand, Recurrence
 from derive.ir.terms.axes import Axis, Rest, Size, free_axes, sorted_axes
 from derive.ir.terms.choices import Concat, Where
 from derive.ir.terms.elements import At, Scalar, Tensor, reads_of
@@ -21,16 +22,25 @@ from derive.ir.terms.indices import Merge, Prefix
 from derive.ir.terms.kinks import maximum, minimum
 from derive.ir.terms.names import free_name
 from derive.ir.terms.reductions import Reduce
-from derive.notation.checks import check_axes, check_functions, check_no_concat, check_read, from_the_end
+from derive.notation.checks import (
+    check_axes,
+    check_derivative,
+    check_functions,
+    check_no_concat,
+    check_read,
+    from_the_end,
+)
 from derive.notation.handles import Handle
 from derive.notation.mistakes import hidden_axis
 from derive.notation.questions import unwatched
 from derive.notation.recorded import as_recorded, may_be_infinite, unsigned
+from derive.notation.recurrences import States, carried_operand, check_steps, starts_at
 from derive.notation.sums_first import Written, groupings
 from derive.notation.values import expression
 from derive.notation.wrapped import Around, Wrapped, around, wrapped
-from derive.rules.index.guards import guarded, guarded_behind
+from derive.rules.index.guards import guarded, guarded_behind, guards_of_places, unguarded
 from derive.rules.index.read_forward import read_forward
+from derive.rules.order import DIGITS, said_in_full
 from derive.rules.splitting import conditions_split, scaled_reduction, split, taken_apart
 
 
@@ -50,7 +60,32 @@ class Recorder:
     conditions: dict[str, tuple[tuple[Expr, ...], Boolean]] = field(default_factory=dict)  # names for them, with axes
     lengths: dict[Axis, Expr] = field(default_factory=dict)  # of axes, as the body says them
     circled: dict[tuple[str, int, int, int], str] = field(default_factory=dict)  # what has the other end around it
+    derived: Derived = field(default_factory=Derived)  # by `derivative`, for those that ask again
+    entries: set[str] = field(default_factory=set)  # equations that `derivative` has made, without the spec's names
     calls: int = 0  # of ops, each numbered once: a result that is named leaves its number to nobody
+    called: list[tuple[Recurrence, ...]] = field(default_factory=list)  # those of each op that is called
+
+    def __post_init__(self) -> None:
+        self.states = States(self._carry)
+
+    def _carry(self, name: str, axes: tuple[Axis, ...]) -> Operand:
+        """An operand that a recurrence carries; an author's tensor of its name comes first."""
+        made = carried_operand(free_name(name, self.taken), axes)
+        self._hold_carried(made)
+        return made
+
+    def _hold_carried(self, made: Operand) -> None:
+        self.operands[made.name], self.tensors[made.name] = made, (made.tensor, made.axes)
+        self.invented.add(made.name)
+
+    def recurrences(self) -> tuple[Recurrence, ...]:
+        """Those that the spec writes, and those of the ops that it calls. Raises DeriveError where one is none."""
+        try:
+            own = self.states.recurrences(self.equations)
+            check_steps(self.equations, [own, *self.called])
+            return tuple(r for each in (own, *self.called) for r in each)
+        except DeriveError as error:
+            raise error.within(self.name) from None
 
     @property
     def ranges(self) -> dict[str, Axis]:
@@ -65,6 +100,12 @@ class Recorder:
     def read(self, name: str, key: tuple[Expr, ...]) -> Expr | Boolean:
         if name in self.conditions:
             return self._asked(name, key)
+        if name in self.states.found:
+            with unwatched():
+                carried = self.states.read(name, key)
+            if carried is not None:
+                self.written.append(carried)
+                return carried
         known = self.tensors.get(name)
         if known and len(known[1]) == len(key):
             key = tuple(from_the_end(At(known[0], *key), i, d) for i, d in zip(key, known[1], strict=True))
@@ -143,6 +184,69 @@ class Recorder:
         self.equations[-1] = replace(self.equations[-1], given=False)
         self.invented.add(name)
 
+    def derivative(self, y: Any, x: Any) -> Expr:
+        """The word `derivative`: an entry of the Jacobian, whose equations stand before the one that reads it."""
+        try:
+            with unwatched():
+                check_derivative(y, x)
+                for read in (y, x):
+                    self._check_reads(read, "")
+                self._check_no_state(y, x)
+                put = self._in_all_digits([at.name for at in (y, x) if at.name not in self.operands])
+                y, x = (At(put.get(at.name, at.tensor), *at.index) for at in (y, x))
+                equations = unguarded(self.equations, guards_of_places)
+                known = Known(equations, self.tensors, self.operands, self.lengths, self.derived, self._derive)
+                found = derivative_of(y, x, known)
+                return found.xreplace({e.target: unsigned(e, self.infinite) for e in self.equations})
+        except DeriveError as error:
+            raise error.within(self.name) from None
+
+    def _check_no_state(self, y: At, x: At) -> None:
+        """Refuse the derivative of what a recurrence makes, to which every place before it adds."""
+        read = {y.name} - {x.name}
+        for e in reversed(self.equations):
+            read |= {at.name for at in e.reads} - {x.name} if e.name in read else set()
+        if any(self.operands[name].carried for name in read & self.operands.keys()):
+            raise DeriveError(
+                f"derivative({y}, {x}) goes through a recurrence, of which a spec has none yet",
+                fix="take it of what reads no state, or of one step: by the state one place earlier",
+            )
+
+    def _in_all_digits(self, names: list[str]) -> dict[str, Tensor]:
+        """The tensors that stand for those of these names where a spec's own formulas overflow or lose digits.
+
+        The derivative reads what it is of, and `exp(z)/sum(exp(z))` is computed otherwise only where nothing else does.
+        The maxima that are taken off cancel: no derivative goes through them.
+        """
+        read = set(names)
+        for e in reversed(self.equations):
+            read |= {at.name for at in e.reads} if e.name in read else set()
+        own = {e.name: e for e in self.equations if e.name in read}
+        op = Op(self.name, "", tuple(self.operands.values()), tuple(own.values()), tuple(names), ())
+        swap: dict[Basic, Basic] = {}
+        free: set[str] = set()
+        for e in said_in_full(op, DIGITS).equations:
+            new = e.substituted({t: s for t, s in swap.items() if t != e.target})
+            if new == own.get(e.name):
+                continue
+            same = next((o for o in self.equations if o.right == new.right and o.index == new.index), None)
+            if same is None:
+                target = Tensor(free_name(e.name, self.taken), **e.target._assumptions_orig)
+                cancels = e.name not in own and (e.kind in ("amax", "amin") or {at.name for at in new.reads} <= free)
+                same = replace(new, target=target, given=False, free=cancels)
+                self._add([same])
+                self.invented.add(same.name)
+                free |= {same.name} if cancels else set()
+            swap[e.target] = same.target
+        return {t.name: s for t, s in swap.items() if isinstance(t, Tensor) and isinstance(s, Tensor)}
+
+    def _derive(self, stem: str, key: tuple[Expr, ...], value: Expr) -> Tensor:
+        """An equation of a derivative, under a name of ours."""
+        name = free_name(stem, self.taken)
+        self._invent(name, key, value)
+        self.entries.add(name)
+        return self.tensors[name][0]
+
     def say_length(self, axis: Axis, places: Any) -> None:
         """`length(u, size(t) + 1)` in the body. Raises DeriveError where that is no length, or a second one."""
         with unwatched():
@@ -166,15 +270,48 @@ class Recorder:
             with unwatched():
                 known = {unsigned(e, self.infinite): e.target for e in self.equations}
                 found = expression(value)
+                if name in self.invented and name in self.operands:  # what is carried has a name of the author's
+                    old, new = self.tensors[name][0], free_name(name, self.taken)
+                    self._swap({name: new})
+                    found = found.xreplace({old: self.tensors[new][0]})
+                    known = {unsigned(e, self.infinite): e.target for e in self.equations}
+                starts = starts_at(key)
                 if isinstance(found, Boolean) and not isinstance(found, Expr):  # a number's symbol may be either
+                    if name in self.states.found or starts:
+                        raise DeriveError(
+                            f"the state {name} is a condition", fix=f"carry a number: f.{name}[…] = where(…, 1, 0)"
+                        )
                     self._name_condition(name, key, found, known)
                     return
+                if self._is_entry(found, key):
+                    self.entries.discard(found.name)
+                    self.rename(found.name, name)
+                    self.equations[:] = [replace(e, given=True) if e.name == name else e for e in self.equations]
+                    self.invented.discard(name)
+                    return
                 before = len(self.equations)
+                if starts:
+                    name, key = self._start(name, key, starts)
+                elif name in self.states.found and not self.states.found[name].made:
+                    self.states.step(name, key)
                 self._define(name, key, as_recorded(found, known))
+                self.invented |= {name} if starts else set()
                 sums = tuple(g.changed(lambda t: as_recorded(t, known)) for g in groupings(found, self.added))
                 self.equations[before:] = [replace(e, sums=sums) for e in self.equations[before:]]
         except DeriveError as error:
             raise error.within(self.name, name) from None
+
+    def _is_entry(self, value: Basic, key: tuple[Expr, ...]) -> bool:
+        """Whether a right side is no more than a derivative that has no name of the spec's yet."""
+        made = isinstance(value, At) and value.name in self.entries
+        return made and value.index == key == self.tensors[value.name][1]
+
+    def _start(self, name: str, key: tuple[Expr, ...], slots: list[int]) -> tuple[str, tuple[Expr, ...]]:
+        """The equation of what stands before the first place of a state, or behind the last: its name and its axes."""
+        self._check_new(name)
+        start = free_name(f"{name}_start", self.taken | {name})
+        self.states.begin(name, start, key, slots)
+        return start, tuple(i for k, i in enumerate(key) if k != slots[0])
 
     def _define(self, name: str, key: tuple[Expr, ...], rhs: Expr) -> None:
         left = self._check_left(name, key)
@@ -277,6 +414,8 @@ class Recorder:
             if own and equation.name not in names:
                 stem = f"{new}_{equation.name.rpartition('__')[2]}"
                 names[equation.name] = free_name(stem, self.taken | set(names.values()))
+        for carried in [n for n in self.operands if call and n.startswith(f"{call}__")]:
+            names[carried] = free_name(f"{new}_{carried.rpartition('__')[2]}", self.taken | set(names.values()))
         self._swap(names)
 
     def _swap(self, names: Mapping[str, str]) -> None:
@@ -286,12 +425,22 @@ class Recorder:
         for a, b in names.items():
             target, key = self.tensors.pop(a)
             self.tensors[b] = (swap[target], key)
+            if a in self.operands:
+                self.operands[b] = replace(self.operands.pop(a), name=b)
+        self.states.renamed(names)
+        self.called = [tuple(r.under(names) for r in each) for each in self.called]
         self.infinite = {names.get(n, n) for n in self.infinite}
         self.invented = {names.get(n, n) for n in self.invented}
+        self.entries = {names.get(n, n) for n in self.entries}
+        self.derived = self.derived.renamed(names, swap)
         self.circled = {(names.get(k[0], k[0]), *k[1:]): names.get(n, n) for k, n in self.circled.items()}
 
-    def bind(self, inlined: list[Equation], outputs: tuple[str, ...]) -> Any:
+    def bind(self, inlined: list[Equation], outputs: tuple[str, ...], recurrences: tuple[Recurrence, ...]) -> Any:
         self._add(inlined)
+        for r in recurrences:
+            self._hold_carried(r.before)
+            self._hold_carried(r.last)
+        self.called += [recurrences] if recurrences else []
         self.results |= set(outputs)
         handles = tuple(Handle(self, name) for name in outputs)
         return handles[0] if len(handles) == 1 else handles

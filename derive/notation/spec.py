@@ -61,11 +61,13 @@ class OpCall:
         prefix = f"{self.op.name}_call{recorder.calls}__"
         recorder.calls += 1
         try:
-            inlined, outputs, lengths = inline_call(self.op, args, kwargs, recorder.tensors, recorder.operands, prefix)
+            inlined, outputs, lengths, recurrences = inline_call(
+                self.op, args, kwargs, recorder.tensors, recorder.operands, prefix
+            )
         except DeriveError as error:
             raise error.within(recorder.name) from None
         recorder.lengths = {**lengths, **recorder.lengths}
-        return recorder.bind(inlined, outputs)
+        return recorder.bind(inlined, outputs, recurrences)
 
     def __repr__(self) -> str:
         return str(self.op)
@@ -95,8 +97,10 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     operands = _operands(function, name)
     recorder = Recorder(name)
     returned = _run(function, recorder, operands)
+    recurrences = recorder.recurrences()
     outputs = outputs_of(returned, recorder)
-    recorder.guard(outputs)
+    inputs, operands = operands, (*operands, *(o for r in recurrences for o in (r.before, r.last)))
+    recorder.guard((*outputs, *(n for r in recurrences for n in (r.state, r.start))))
     apart = places_apart(recorder.equations, operands)
     recorder.hold(apart_by_length(apart, operands, recorder.tensors, recorder.lengths))
     recorder.hold(over_own_axes(recorder.equations, operands, recorder.tensors))
@@ -118,7 +122,9 @@ def _traced(function: Callable[..., Any], name: str, stepwise: bool) -> Op:
     )
     within = said_in_full(made, ENDS)
     there = selected(replace(made, sizes=within.sizes, requirements=within.requirements))
-    return replace(made, sizes=there.sizes, requirements=there.requirements)
+    return replace(
+        made, operands=inputs, sizes=there.sizes, requirements=there.requirements, recurrences=recurrences
+    )  # fmt: skip
 
 
 def _operands(function: Callable[..., Any], name: str) -> tuple[Operand, ...]:
@@ -141,7 +147,8 @@ def _run(function: Callable[..., Any], recorder: Recorder, operands: tuple[Opera
             return function(Frame(recorder), *args)
     except NameError as error:
         if error.name == recorder.name:
-            raise DeriveError(f"{recorder.name} calls itself", fix="recurrences are no part of the notation") from None
+            fix = "carry a state along an axis: f.h[…, t] of f.h[…, t - 1]"
+            raise DeriveError(f"{recorder.name} calls itself", fix=fix) from None
         inputs = [o.name for o in operands]
         known = names_near(function, inputs, set(recorder.tensors) - set(inputs))
         raise undeclared(error, known, recorder.tensors) from None

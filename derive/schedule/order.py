@@ -30,7 +30,7 @@ from derive.schedule.own_pairs import without_what_cancels
 from derive.schedule.poles_met import with_poles_met
 from derive.schedule.products import common_products, common_quotients
 from derive.schedule.share import share
-from derive.schedule.signs import one_sign
+from derive.schedule.signs import one_sign, signs_at_ties
 
 Pass = Callable[[Program], Program]
 
@@ -73,6 +73,7 @@ def passed_backward(backward: Program, steps: Stepwise, lengths: Nominal) -> Pro
         sums_in_turn,
         after_sums,
         partial(with_masks, cotangents=cotangents, op=steps.op),
+        signs_at_ties,
         other_shares,
         partial(with_poles_met, op=steps.op),
         numbers_outside,

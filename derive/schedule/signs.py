@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from derive.ir.nodes.arithmetic import ZERO
+from derive.ir.nodes.arithmetic import ONE, ZERO, multiplied
 from derive.ir.nodes.inlining import inline
-from derive.ir.nodes.products import is_matrix_product
+from derive.ir.nodes.products import is_matrix_product, product_factors
 from derive.ir.nodes.soundness import check
-from derive.ir.nodes.walking import rebuilt, uses, walk
+from derive.ir.nodes.walking import bottom_up, node_axes, rebuilt, uses, walk
 from derive.ir.program import Assign, Call, Node, Num, Program, Read, Reduce, Statement
 from derive.rules.statements import outermost
 from derive.rules.tables.signs import SIGNS
@@ -33,6 +33,25 @@ def one_sign(program: Program) -> Program:
         made = _negated_alone(s, program)
         program = program if made is None else (inline(made, program) or program).with_values(plain)
     return check(program)
+
+
+def signs_at_ties(program: Program) -> Program:
+    """The same program with the sign of an extremum beside a mask of what ties with it: it has fewer places.
+
+    `sign(z) * (z == y)` is `sign(y) * (z == y)`.
+    """
+    return check(program.with_values(lambda value: bottom_up(value, _sign_at_a_tie)))
+
+
+def _sign_at_a_tie(node: Node) -> Node:
+    factors = product_factors(node) if isinstance(node, Call) and node.fn == "mul" else []
+    ties = [f.args[0].args for f in factors if isinstance(f, Call) and f.fn == "where" and f.args[1:] == (ONE, ZERO)
+            and isinstance(f.args[0], Call) and f.args[0].fn == "eq"]  # fmt: skip
+    signs = dict[Node, Node]()
+    for a, b in (pair for one, other in ties for pair in ((one, other), (other, one))):
+        if set(node_axes(b)) < set(node_axes(a)):
+            signs[Call("sign", (a,))] = Call("sign", (b,))
+    return multiplied([signs.get(f, f) for f in factors]) if signs.keys() & set(factors) else node
 
 
 def _negated_alone(s: Statement, program: Program) -> Assign | None:

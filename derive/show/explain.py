@@ -141,7 +141,7 @@ def _saving(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]
     table.add_column("bytes", justify="right", no_wrap=True)
     for who, saved in (
         ("closed form", d.saved),
-        ("stepwise", saved_by_forward(d.named, stepwise_program(d.steps)[1])),
+        ("stepwise", saved_by_forward(d.named, stepwise_program(d.steps.cut)[1])),
         ("autograd", saved_by_autograd(d.written)),
     ):
         names = ", ".join(s.label for s in saved) or "nothing"
@@ -188,7 +188,7 @@ def _alternatives(d: Derivation) -> Iterable[RenderableType]:
 
 
 def _programs(d: Derivation, sizes: Mapping[str, int]) -> Iterable[RenderableType]:
-    long = d.stepwise_backward or stepwise_program(d.steps)[0]
+    long = d.stepwise_backward or stepwise_program(d.steps.cut)[0]
     for title, program in (("forward", d.forward), ("backward", d.backward)):
         yield _Line(title, style="bold")
         yield from (_Line(line, 2) for line in str(program).splitlines())

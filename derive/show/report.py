@@ -90,7 +90,7 @@ def compare(d: Derivation, hand: Iterable[Op] = ()) -> Comparison:
     """
     lengths = nominal(d.named).unweighted
     unit = largest(d.forward, lengths)
-    long, long_kept = stepwise_program(d.steps)
+    long, long_kept = stepwise_program(d.steps.cut)
     closed = _counted("closed form", d, d.backward, d.saved, lengths, unit)
     stepwise = _counted("stepwise", d, long, saved_by_forward(d.named, long_kept), lengths, unit)
     kernels = kernels_of_autograd(d.written)

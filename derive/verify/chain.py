@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from derive.adjoint.chain_rule import Stepwise
+from derive.adjoint.recurrences import reversed_steps
+from derive.ir.equations import Equation, Op
 from derive.ir.terms.elements import tensor_names
 from derive.pipeline import Derivation
 from derive.schedule.definitions import Definition
@@ -34,6 +36,13 @@ def chain_world(
     for of, axes in [(c.of, c.axes) for c in steps.cotangents] + [(a.of, a.axes) for a in steps.adjoints]:
         sizes |= dict(zip((a.base for a in axes), world.tensors[of].shape, strict=True))
     return replace(world, sizes={**sizes, **world.sizes})
+
+
+def with_adjoints(steps: Stepwise, world: World) -> World:
+    """The world with every adjoint in it, evaluated as the chain rule has it."""
+    back = reversed_steps(steps)
+    equations = tuple(Equation(a.target, a.axes, a.value) for a in back.adjoints)
+    return execute(Op(steps.op.name, "", (), equations, (), (), recurrences=back.recurrences), world)
 
 
 def in_order(target: str, definitions: Mapping[str, Definition]) -> list[str]:

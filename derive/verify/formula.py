@@ -21,7 +21,7 @@ from derive import notation
 from derive.errors import DeriveError
 from derive.ir.algebra import normal, sigma
 from derive.ir.terms.axes import PACK, Axis, Size, free_axes
-from derive.ir.terms.elements import At, Scalar, Tensor, tensor_names
+from derive.ir.terms.elements import At, Scalar, Tensor
 from derive.ir.terms.indices import Merge
 from derive.ir.terms.reductions import Reduce
 from derive.notation.questions import refused
@@ -29,7 +29,7 @@ from derive.notation.recorded import settled
 from derive.pipeline import Derivation
 from derive.schedule.definitions import Definition
 from derive.verify.cases import Call
-from derive.verify.chain import chain_world, in_order
+from derive.verify.chain import chain_world, in_order, with_adjoints
 from derive.verify.compare import Answer, Subject
 from derive.verify.leading import unflat
 
@@ -220,11 +220,7 @@ def of_formula(formula: Formula, derivation: Derivation) -> Subject:
     steps = derivation.steps
 
     def subject(call: Call) -> Answer:
-        world = chain_world(derivation, call)
-        needed = tensor_names_of(formula)
-        for adjoint in steps.adjoints:
-            if adjoint.target.name in needed:
-                world = world.having({adjoint.target.name: world.tensor(adjoint.value, adjoint.axes)})
+        world = with_adjoints(steps, chain_world(derivation, call))
         found: dict[str, TorchTensor | None] = {}
         for operand, name in formula.gradients.items():
             for step in in_order(name, definitions):
@@ -232,12 +228,5 @@ def of_formula(formula: Formula, derivation: Derivation) -> Subject:
             value = unflat(steps.op, operand, world.tensors[name], call.leading)
             found[operand] = value.to(call.inputs[operand].dtype)
         return Answer(found)
-
-    def tensor_names_of(formula: Formula) -> set[str]:
-        names = {n for d in formula.definitions for n in tensor_names(d.value)}
-        for adjoint in reversed(steps.adjoints):  # and what those are computed from
-            if adjoint.target.name in names:
-                names |= tensor_names(adjoint.value)
-        return names
 
     return subject

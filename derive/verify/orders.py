@@ -49,7 +49,7 @@ def _mapped(op: Op, name: str, operands: tuple[Operand, ...]) -> Opaque:
     given, returned = (*operands, *cotangents), tuple(f"d{o.name}" for o in op.differentiable)
     return Opaque(
         name=name, doc="", operands=given, equations=op.equations, outputs=returned,
-        sizes=(*op.sizes, *merged), requirements=op.requirements,
+        sizes=(*op.sizes, *merged), requirements=op.requirements, recurrences=op.recurrences,
         function=partial(_gradients, op), given=tuple(o.name for o in given),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "expm1": _expm1,
     "polygamma": lambda n, x: torch.polygamma(int(n.flatten()[0]), x),  # digamma(x) is polygamma(0, x)
     "softplus": lambda x: torch.logaddexp(x, torch.zeros_like(x)),
+    "stop": torch.Tensor.detach,
 }
 _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda t: t.sum(1),
@@ -81,9 +83,9 @@ class World:
         assert isinstance(index, Axis), f"{index} is no axis"
         return self.sizes[index.base]
 
-    def tensor(self, expr: Expr, axes: Sequence[Axis]) -> Tensor:
-        """All elements of an expression over its axes."""
-        places = Places(1, {}).crossed(axes, self)
+    def tensor(self, expr: Expr, axes: Sequence[Axis], at: Mapping[Axis, int] = MappingProxyType({})) -> Tensor:
+        """All elements of an expression over its axes, at one place of others."""
+        places = Places(1, {a: torch.tensor([k]) for a, k in at.items()}).crossed(axes, self)
         return full(value_at(expr, places, self), places.count).reshape([self.sizes[a.base] for a in axes])
 
 

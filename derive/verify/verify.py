@@ -22,7 +22,7 @@ from derive.orders import double_backward, forward_mode
 from derive.pipeline import Derivation
 from derive.verify.battery import BATTERY, LOOPS, cases
 from derive.verify.cases import Call, Case, case_of, reference, scale, worst
-from derive.verify.chain import chain_world
+from derive.verify.chain import chain_world, with_adjoints
 from derive.verify.compare import Answer, Disagreement, Subject, disagreements, told
 from derive.verify.differences import ENOUGH, Slope, slope
 from derive.verify.elsewhere import placed
@@ -284,9 +284,7 @@ def stepwise(derivation: Derivation, case: Case) -> dict[str, Tensor]:
     steps = derivation.steps
     tensors = (o.name for o in steps.op.operands if o.is_tensor)
     call = replace(case.call, op=steps.op, inputs=dict(zip(tensors, case.call.inputs.values(), strict=True)))
-    world = chain_world(derivation, call)
-    for adjoint in steps.adjoints:
-        world = world.having({adjoint.target.name: world.tensor(adjoint.value, adjoint.axes)})
+    world = with_adjoints(steps, chain_world(derivation, call))
     targets = {a.of: a.target.name for a in steps.adjoints}
     names = [o.name for o in steps.op.differentiable]
     found = (unflat(steps.op, n, world.tensors[targets[n]], case.call.leading) for n in names)

@@ -15,7 +15,7 @@ from training.digits import layers
 from training.gpt import network
 from training.names.settings import Dtype
 
-STEPS = {Model.names: 20, Model.digits: 20, Model.tape: 10, Model.gpt: 10}
+STEPS = {Model.names: 20, Model.digits: 20, Model.tape: 10, Model.gpt: 10, Model.pinn: 10}
 
 
 @pytest.mark.parametrize("model", list(Model))

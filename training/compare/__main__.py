@@ -1,4 +1,4 @@
-"""`python -m training.compare [names|digits|tape|gpt]`: a loop beside its plain-PyTorch twin."""
+"""`python -m training.compare [names|digits|tape|gpt|pinn]`: a loop beside its plain-PyTorch twin."""
 
 from pathlib import Path
 from typing import Annotated

@@ -24,6 +24,10 @@ from training.names.examples import ALPHABET, Examples, split_examples, split_wo
 from training.names.network import Network, initialise
 from training.names.settings import Dtype, Settings
 from training.names.twin import AUTOGRAD
+from training.pinn import loop as pinn_loop
+from training.pinn import twin as pinn_twin
+from training.pinn.network import Network as Solver
+from training.pinn.network import initialise as initialise_solver
 from training.session import Step
 from training.tape.perceptron import ByTape
 
@@ -37,6 +41,7 @@ class Model(StrEnum):
     digits = "digits"
     tape = "tape"
     gpt = "gpt"
+    pinn = "pinn"
 
 
 class Side(Protocol):
@@ -121,7 +126,14 @@ class StepsSide:
 
 def contest(model: Model, ask: Ask) -> Contest:
     """Both sides of a model, ready to begin."""
-    return {Model.names: of_names, Model.digits: of_digits, Model.tape: of_tape, Model.gpt: of_gpt}[model](ask)
+    sides = {
+        Model.names: of_names,
+        Model.digits: of_digits,
+        Model.tape: of_tape,
+        Model.gpt: of_gpt,
+        Model.pinn: of_pinn,
+    }
+    return sides[model](ask)
 
 
 def of_names(ask: Ask) -> Contest:
@@ -196,3 +208,19 @@ def of_gpt(ask: Ask) -> Contest:
     note = "a shift of all keys moves no weight of the attention, so the gradient of bk is 0 but for rounding"
     title = f"decoder, batch {recipe.batch}, {ask.dtype}"
     return Contest(title, names, side(gpt_loop.ByHand), side(gpt_twin.ByAutograd), 10, note)
+
+
+def of_pinn(ask: Ask) -> Contest:
+    """The perceptron that solves Burgers' equation."""
+    recipe = pinn_loop.Recipe(batch=ask.batch or pinn_loop.Recipe.batch)
+
+    def side(kind: type[pinn_loop.ByHand] | type[pinn_twin.ByAutograd]) -> Callable[[int], Side]:
+        def begin(steps: int) -> Side:
+            run = replace(recipe, steps=steps)
+            network = initialise_solver(32, torch.Generator().manual_seed(0), ask.dtype.torch)
+            return StepsSide(pinn_loop.descend(kind(network, run), run, 0, ask.dtype.torch))
+
+        return begin
+
+    title = f"Burgers' equation, batch {recipe.batch}, {ask.dtype}"
+    return Contest(title, Solver._fields, side(pinn_loop.ByHand), side(pinn_twin.ByAutograd), 100)

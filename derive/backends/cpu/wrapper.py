@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -34,14 +33,18 @@ class Called:
     args: str
     outputs: tuple[str, ...]
 
-    def lines(self, then: tuple[str, ...], out: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """The call, and what follows where it ran; with `out`, its outputs are written into these tensors."""
+    def lines(
+        self, then: tuple[str, ...], out: Mapping[str, str] | None = None, read: Iterable[str] | None = None
+    ) -> tuple[str, ...]:
+        """The call, and what follows where it ran, which reads its outputs, or no more than those that are said; with
+        `out`, they are written into these tensors.
+        """
         args = self.args
         if out is not None:
             places = ", ".join(out.get(n, "...") for n in self.outputs)
             args += f", out=({places}{',' if len(self.outputs) == 1 else ''})"
         left = f"({self.outputs[0]},)" if len(self.outputs) == 1 else ", ".join(self.outputs)
-        named = [f"    {left} = found"] if any(re.search(rf"\b{n}\b", t) for n in self.outputs for t in then) else []
+        named = [f"    {left} = found"] if read is None or not set(self.outputs).isdisjoint(read) else []
         return (f"found = {self.kernel}({args})", "if found is not None:", *named, *(f"    {t}" for t in then))
 
 
@@ -98,6 +101,9 @@ def native(d: Derivation, shapes: Shapes, title: str, step: bool, scanned: Calla
     `scanned` has sums and maxima up to a place as such.
     """
     op = d.op
+    if op.recurrences:
+        r = op.recurrences[0]
+        return torch_only(op, f"the CPU backend has no loop for the recurrence of {r.state} along {r.axis}")
     integers = frozenset(o.name for o in op.operands if o.kind == "index")
     conditions = frozenset(c.name for c in d.conditions)
     whole = with_gradients(d)

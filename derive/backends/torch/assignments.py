@@ -57,7 +57,7 @@ def _passed_on(printer: Printer, s: Assign) -> bool:
     read = {n for node in after for n in reads(node)}
     views = [x for x in statements if x is not s and isinstance(x.value, Read) and x.value.name == name]
     own = _is_new(makers[0]) and all(isinstance(x, Scatter) for x in makers[1:]) if makers else False
-    return own and not views and name not in read | set(printer.program.returns)
+    return own and not views and name not in read | set(printer.program.ends)
 
 
 def _is_new(s: Statement) -> bool:

@@ -8,12 +8,12 @@ instruction is to add a row: `tests/derive/backends/test_instructions.py` holds 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from derive.backends.code import Code, Field, Text, call
-from derive.facts.instances import is_evaluated
+from derive.facts.instances import is_evaluated, of_numbers
 from derive.ir.nodes.arithmetic import ONE, multiplied
 from derive.ir.nodes.walking import bottom_up, node_axes, walk
 from derive.ir.program import AxisValue, Call, Node, Num, Reduce, Scal
@@ -35,6 +35,7 @@ class Instruction:
     call: str
     meaning: str
     numbers: str = ""  # the variables that are numbers of the caller's, or of the spec
+    above_0: str = ""  # those that the call refuses unless they are
     vectors: str = ""  # tensors over the axes of its reductions alone, which are the last
     statistics: str = ""  # tensors over all other axes, which keep dimensions of length 1
     among: str = LINE
@@ -80,6 +81,11 @@ class Instruction:
         """The variables that are numbers."""
         return tuple(self.numbers.split())
 
+    @cached_property
+    def of_numbers(self) -> Callable[..., float | None]:
+        """What its first result is of numbers for its tensors and scalars, and of all of them along each axis."""
+        return of_numbers(self.meaning.split(";")[0], (*self.tensors, *self.scalars), self.axes)
+
     @property
     def of_a_backward(self) -> bool:
         """Whether it takes a cotangent, by the name of g."""
@@ -108,6 +114,7 @@ _GELU_TANH_INSIDE = "sqrt(2 / pi()) * (1 + 26829 / 200000 * x**2)"
 _CENTRED = "(x - mean(x, d))"
 _DEVIATION = f"rsqrt(mean({_CENTRED}**2, d) + e)"
 _MISH = "tanh(softplus(x))"
+_APART = "(x - t)"
 
 ROWS = (
     Instruction("gelu", "functional.gelu(x)", f"x * {_GELU}"),
@@ -142,6 +149,14 @@ ROWS = (
                 "where(x <= -3, 0, where(x < 3, g * (x / 3 + 1 / 2), g))"),
     Instruction("hardshrink", "functional.hardshrink(x, k)", "where(abs(x) <= k, 0, x)", "k"),
     Instruction("hardshrink_backward", "torch.ops.aten.hardshrink_backward(g, x, k)", "where(abs(x) <= k, 0, g)", "k"),
+    Instruction("huber", "functional.huber_loss(x, t, 'none', k)",
+                f"where(abs({_APART}) <= k, {_APART}**2 / 2, k * (abs({_APART}) - k / 2))", "k", above_0="k"),
+    Instruction("huber_backward", "torch.ops.aten.huber_loss_backward(g, x, t, 0, k)",
+                f"g * where({_APART} <= -k, -k, where({_APART} >= k, k, {_APART}))", "k"),
+    Instruction("smooth_l1", "functional.smooth_l1_loss(x, t, reduction='none', beta=k)",
+                f"where(abs({_APART}) < k, {_APART}**2 / (2 * k), abs({_APART}) - k / 2)", "k", above_0="k"),
+    Instruction("smooth_l1_backward", "torch.ops.aten.smooth_l1_loss_backward(g, x, t, 0, k)",
+                f"g * where({_APART} <= -k, -1, where({_APART} >= k, 1, {_APART} / k))", "k"),
     Instruction("softmax_backward", "torch._softmax_backward_data(g, p, d, p.dtype)", "p * (g - sum(g * p, d))"),
     Instruction("layer_norm", "torch.native_layer_norm(x, w.shape, w, b, e)",
                 f"{_CENTRED} * {_DEVIATION} * w + b; mean(x, d); {_DEVIATION}", "e", vectors="w b", among=ALL),

@@ -41,6 +41,7 @@ def layouts(program: Program, strict: frozenset[str], given: dict[str, Dims], sl
     """Choose the dimensions of every tensor. A statistic keeps its reduced dimension where it broadcasts back."""
     out = Layouts(strict, slow, {name: given.get(name, axes) for name, axes in program.given})
     strict |= {s.onto for s in program.statements if isinstance(s, Scatter) and s.onto is not None}
+    strict |= {s.name for s in program.statements} if program.carries else set()  # one place lies as all of them do
     for s in program.statements:
         axes: Dims = tuple(str(i) if isinstance(i, Merged) else i for i in s.axes)  # type: ignore[misc]
         if isinstance(s, Scatter):
@@ -125,7 +126,7 @@ def _kept(node: Reduce, axes: Dims, out: Layouts) -> Dims:
 
 def _read_alone(s: Assign, program: Program) -> bool:
     """Whether a statistic broadcasts nowhere over the axes that it was summed over, and those alone."""
-    if s.name in program.returns:  # others read it as well
+    if s.name in program.ends:  # others read it as well
         return False
     summed = {a for n in _outside_sums(s.value) if isinstance(n, Reduce) for a in n.axes}
     uses = [use for reader in program.statements for use in _uses(s.name, reader.value, False)]

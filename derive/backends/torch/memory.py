@@ -70,7 +70,7 @@ class Memory:
         again = {n for s in later for n in (*reads(s.value), *(x for i in s.slots for x in reads(i)))}
         added = [(j, s) for j, s in enumerate(self.program.statements) if isinstance(s, Scatter)]
         elsewhere = {s.onto for j, s in added if j >= k or s.onto != s.name}  # under another name, or not added to yet
-        return frozenset((reads(here.value) & made) - again - viewed - set(self.program.returns) - elsewhere)
+        return frozenset((reads(here.value) & made) - again - viewed - set(self.program.ends) - elsewhere)
 
     def _is_made(self, s: Assign) -> bool:
         """Whether a statement fills a tensor of its own, of the inputs' dtype, every element in a place of its own."""

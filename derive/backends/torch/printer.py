@@ -17,6 +17,7 @@ from derive.backends.torch.instructions import BY_NAME, in_full, of_several, pri
 from derive.backends.torch.joins import joined
 from derive.backends.torch.kept_above import kept_above
 from derive.backends.torch.layout import Layouts, is_product
+from derive.backends.torch.loops import loop_lines
 from derive.backends.torch.memory import Memory, is_wide
 from derive.backends.torch.one_place import at_one_place
 from derive.backends.torch.pointwise import (
@@ -42,6 +43,7 @@ from derive.backends.torch.slopes import sloped
 from derive.backends.values import Dims, Line, Value, align, is_pack, position, squeeze
 from derive.decisions import FEW
 from derive.ir.nodes.arithmetic import ONE
+from derive.ir.nodes.loops import Loop, items
 from derive.ir.nodes.ties import told_by_sign
 from derive.ir.nodes.walking import node_axes, reads, walk
 from derive.ir.program import (
@@ -362,7 +364,11 @@ class Printer:
     # --- statements ----------------------------------------------------------------------------------------
 
     def print(self) -> list[Line]:
-        for k, statement in enumerate(self.program.statements):
+        for k in items(self.program):
+            if isinstance(k, Loop):
+                self.lines += loop_lines(self, k)
+                continue
+            statement = self.program.statements[k]
             self.at, before = k, len(self.lines)
             self.spent = self.memory.spent_at(k) if self.fuse else frozenset()
             self.counts = statement.name in self.integers

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations, islice, product
+from itertools import chain, combinations, islice, product
 from math import isfinite
 
 from derive.backends.torch.instructions import BY_NAME, Instruction, bound, in_full, of_several, result
-from derive.facts.instances import Instance, agree, drawings
+from derive.facts.instances import Instance, agree, drawings, near
 from derive.facts.lengths.nominal import Nominal, nominal
 from derive.ir.nodes.arithmetic import ONE, multiplied
 from derive.ir.nodes.leftovers import given_what_it_reads, made_otherwise, without_unread
@@ -29,6 +29,9 @@ from derive.primitives import PRIMITIVES
 
 _MOST, _MOST_OF_SEVERAL = 4_000, 160_000
 """How many bindings of a row's variables are compared with a part of a program; nearly all differ at once."""
+
+_PLACES = 6
+"""How many places tell most of what is not the same apart."""
 
 _MANY = 5
 """Numbers of which no quotients are tried, but of 1."""
@@ -118,6 +121,38 @@ class _Pair:
         return _Pair(self.d, without_unread(replace(forward, returns=(*outputs, *kept))), back)
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What a variable may be, with its values at a few places: nearly all that is not the same differs there."""
+
+    node: Node
+    places: Sequence[tuple[Instance, Mapping[str, int]]]
+
+    @cached_property
+    def values(self) -> list[float | None]:
+        full = in_full(self.node)
+        return [d.number(full, at) for d, at in self.places]
+
+    @cached_property
+    def along(self) -> dict[str, list[list[float | None]]]:
+        """Of each axis, and each of the places, the values along it."""
+        full, axes = in_full(self.node), self.places[0][1]
+        return {a: [[d.number(full, {**at, **p}) for p in d.places((a,))] for d, at in self.places] for a in axes}
+
+
+def _may_mean(row: Instruction, args: Sequence[_Part], axes: Sequence[str], node: _Part) -> bool:
+    """Whether a row means of its arguments what a node is at these places, where all are numbers."""
+    for k, found in enumerate(node.values):
+        given = [a.values[k] for a in args]
+        if found is not None and None not in given:
+            lines = [list(zip(*(a.along[x][k] for a in args), strict=True)) for x in axes]
+            if not any(None in line for line in chain(*lines)):
+                meant = row.of_numbers(*given, *lines)
+                if meant is None or not near(found, meant):
+                    return False
+    return True
+
+
 def _better(pair: _Pair, rows: tuple[Instruction, ...], backward: bool) -> Iterator[_Pair]:
     """The pair with one more call, the largest parts of a statement first, where that costs less."""
     made, before = pair.made, pair.cost()
@@ -130,8 +165,8 @@ def _better(pair: _Pair, rows: tuple[Instruction, ...], backward: bool) -> Itera
             numbers = _numbers(s.value, made)
             many = drawings(made, [float(n.value) for n in numbers if isinstance(n, Num)])
             for node in dict.fromkeys(n for n in walk(s.value) if isinstance(n, Call | Reduce) and _may_be(n)):
-                single = (row for row in rows if len(row.results) == 1)
-                calls = (c for row in single for c in _calls(node, row, pair, seen, numbers, many))
+                single = [row for row in rows if len(row.results) == 1]
+                calls = _calls(node, single, pair, seen, numbers, many)
                 found = [pair.putting(s, node, call, backward) for call in calls]
                 best = min(found, key=_Pair.cost, default=None)
                 if best is not None and best.cost() < before:
@@ -156,17 +191,25 @@ def _is_condition(n: Node) -> bool:
 
 
 def _calls(
-    node: Node, row: Instruction, pair: _Pair, seen: set[str], numbers: list[Node], many: list[Instance]
+    node: Node, rows: Sequence[Instruction], pair: _Pair, seen: set[str], numbers: list[Node], many: list[Instance]
 ) -> Iterator[Call]:
-    """The calls of a row that compute a node."""
+    """The calls of these rows that compute a node."""
     own = {base(a): a for a in node_axes(node)}
     full = in_full(node)
     tensors = list(dict.fromkeys((*_parts(node, own, pair.axes), *_tensors(node, own, pair, seen))))
-    kinds: list[Sequence[Node]] = [[n for n in tensors if _may_stand(v, row, n, pair)] for v in row.tensors]
-    kinds += [numbers] * len(row.scalars) + [[AxisValue(a) for a in own.values()]] * len(row.axes)
-    for args in islice(product(*kinds), _MOST):
-        if _are_apart(row, args) and agree(full, in_full(bound(row, args)), node_axes(node), many, _parts_of(args)):
-            yield Call(row.name, args)
+    places = [(d, next(d.places(tuple(own.values())))) for d in many[:_PLACES]]
+    here, *parts = (_Part(n, places) for n in (node, *tensors))
+    numerals = [_Part(n, places) for n in numbers]
+    for row in rows:
+        kinds = [[p for p in parts if _may_stand(v, row, p.node, pair)] for v in row.tensors]
+        kinds += [[p for p in numerals if _is_taken(v, row, p.node)] for v in row.scalars]
+        for axes in product(own.values(), repeat=len(row.axes)):
+            for some in islice(product(*kinds), _MOST):
+                if _may_mean(row, some, axes, here):
+                    args = (*(p.node for p in some), *map(AxisValue, axes))
+                    same = (full, in_full(bound(row, args)), node_axes(node), many, _parts_of(args))
+                    if _are_apart(row, args) and agree(*same):
+                        yield Call(row.name, args)
 
 
 def _several(
@@ -232,6 +275,11 @@ def _with_results(
 def _may_stand(variable: str, row: Instruction, node: Node, pair: _Pair) -> bool:
     """Whether a variable may be this: of what a backward calls, `g` alone depends on cotangents."""
     return not row.of_a_backward or (variable == "g") == (not pair.behind_cotangents.isdisjoint(reads(node)))
+
+
+def _is_taken(variable: str, row: Instruction, number: Node) -> bool:
+    """Whether a call takes a number: a caller's may be any."""
+    return variable not in row.above_0.split() or (isinstance(number, Num) and number.value > 0)
 
 
 def _parts(node: Node, own: Mapping[str, str], real: Collection[str]) -> Iterator[Node]:

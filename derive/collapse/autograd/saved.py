@@ -68,8 +68,10 @@ def saved_by_autograd(op: Op) -> tuple[Saved, ...]:
     any other function its input. Equal subexpressions count once, as if a person had shared them, which
     favours autograd.
     """
-    program = forward_program(op, ())
-    counter = _Counter(op)
+    program = forward_program(op.cut, ())
+    counter = _Counter(op.cut)
+    for r in op.recurrences:  # one place earlier the state is the same tensor
+        counter.tensors[r.before.name] = _operand_or_equation(op, r.state)
     for statement in program.statements:
         counter.visit(statement)
     return tuple(counter.kept)

@@ -34,7 +34,7 @@ def requirements(
     rules = {r.axis: r for r in sizes}
     found: dict[Expr, Requirement] = {}
     stated = list(_stated(operands, equations, said))
-    for r in (*stated, *_needs(operands, equations, rules, {o.name for o in operands})):
+    for r in (*stated, *_needs(operands, equations, rules, {o.name for o in operands if not o.carried})):
         try:
             if not _holds(r, rules):
                 found.setdefault(_key(r), r)
@@ -49,7 +49,7 @@ def _stated(
 ) -> Iterator[Requirement]:
     """That what the body says of an axis is a length, and that of an input."""
     for axis, length in said.items():
-        own = [o.name for o in operands if axis in o.axes]
+        own = [o.name for o in operands if axis in o.axes and not o.carried]
         first = next((k for k, e in enumerate(equations) if any(at.name in own for at in e.reads)), 0)
         reader = next((e.name for e in equations[first:] if e.given), "")
         top, bottom = fraction(length)

@@ -160,9 +160,9 @@ def _declared(operands: tuple[Operand, ...], equations: tuple[Equation, ...], sa
                 f"the length of axis {axis} is the argument {rules[axis].given}, and said in the body",
                 fix="leave one of them out",
             )
-        if not any(axis in o.axes for o in operands):  # else it must be what is said: `requirements`
+        if not any(axis in o.axes and not o.carried for o in operands):  # else it must be what is said: `requirements`
             rules[axis] = SizeRule(axis, formula=said[axis], said=True)
-    for operand in operands:
+    for operand in (o for o in operands if not o.carried):
         for position, axis in enumerate(operand.axes):
             rules.setdefault(axis, SizeRule(axis, operand.name, position))
     lengths: dict[str, Axis] = {}

@@ -14,7 +14,7 @@ def inline(made: Assign, program: Program) -> Program | None:
     """The program without a tensor that is read once, outside of sums and scatters; None where it is read otherwise."""
     found = uses(made.name, program.statements)
     alone = all(s == made for s in program.statements if s.name == made.name)
-    if len(found) != 1 or made.name in program.returns or not alone:
+    if len(found) != 1 or made.name in program.ends or not alone:
         return None
     ((reader, read),) = found
     if any(read in walk(n) for n in walk(reader.value) if isinstance(n, Reduce)) or isinstance(reader, Scatter):

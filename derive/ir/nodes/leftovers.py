@@ -14,13 +14,17 @@ from derive.ir.program import Assign, Program, Read, Scal, Scatter, Statement
 
 def without_unread(program: Program) -> Program:
     """The program without what nothing reads on the way to what it returns."""
-    wanted, kept = set(program.returns), []
-    for s in reversed(program.statements):
-        if s.name in wanted:
-            kept.append(s)
-            wanted.update(_reads(s))
-            wanted |= {s.onto} if isinstance(s, Scatter) and s.onto else set()
-    return replace(program, statements=tuple(reversed(kept)))
+    wanted = set(program.returns)
+    for _ in range(len(program.carries) + 1):
+        kept, carries = [], [c for c in program.carries if {c.before, c.last} & wanted]
+        wanted.update(n for c in carries for n in (c.start, c.after))
+        for s in reversed(program.statements):
+            if s.name in wanted:
+                kept.append(s)
+                wanted.update(_reads(s))
+                wanted |= {s.onto} if isinstance(s, Scatter) and s.onto else set()
+    carries = [c for c in program.carries if {c.before, c.last} & wanted]
+    return replace(program, statements=tuple(reversed(kept)), carries=tuple(carries))
 
 
 def given_what_it_reads(
@@ -35,6 +39,7 @@ def given_what_it_reads(
     nodes = [n for s in live.statements for n in (s.value, *s.slots)]
     read = {name for s in live.statements for name in _reads(s)} | set(live.returns) | set(always)
     read |= {s.onto for s in live.statements if isinstance(s, Scatter) and s.onto}
+    read |= {n for c in live.carries for n in (c.start, c.before, c.after, c.last)}
     made = {s.name for s in live.statements}
     said = {n.name for node in nodes for n in walk(node) if isinstance(n, Scal)}
     names = dict.fromkeys((*first, *(n for n in others if n in read and n not in made)))
@@ -75,12 +80,13 @@ def without_copies(program: Program) -> Program:
         else:
             names[s.name] = same
     returns = tuple(names.get(r, r) for r in program.returns)
-    return check(replace(program, statements=_under_last_names(kept, returns), returns=returns))
+    out = replace(program, returns=returns, carries=tuple(c.under(names) for c in program.carries))
+    return check(replace(out, statements=_under_last_names(kept, out.ends)))
 
 
 def under_last_names(program: Program) -> Program:
     """The same program, where what is only made to be called otherwise has that name at once."""
-    return check(replace(program, statements=_under_last_names(list(program.statements), program.returns)))
+    return check(replace(program, statements=_under_last_names(list(program.statements), program.ends)))
 
 
 def _under_last_names(statements: list[Statement], returns: tuple[str, ...]) -> tuple[Statement, ...]:

@@ -26,9 +26,13 @@ def liveness(program: Program) -> Liveness:
     live: dict[str, Results] = {name: frozenset() for name in program.names}
     for k, name in enumerate(program.returns):
         live[name] |= {k}
-    for s in reversed(program.statements):
-        read = {name for node in (s.value, *s.slots) for name in reads(node)}
-        read |= {s.onto} if isinstance(s, Scatter) and s.onto else set()
-        for name in read:
-            live[name] |= live[s.name]
+    for _ in range(len(program.carries) + 1):  # each turn reaches through one recurrence more
+        for s in reversed(program.statements):
+            read = {name for node in (s.value, *s.slots) for name in reads(node)}
+            read |= {s.onto} if isinstance(s, Scatter) and s.onto else set()
+            for name in read:
+                live[name] |= live[s.name]
+        for c in program.carries:
+            for name in (c.start, c.after):
+                live[name] |= live[c.before] | live[c.last]
     return Liveness(tuple(live[s.name] for s in program.statements), live)

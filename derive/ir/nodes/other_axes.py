@@ -26,7 +26,9 @@ from derive.ir.program import (
     Read,
     Reduce,
     Scal,
+    Scatter,
     SizeOf,
+    Statement,
     Window,
     base,
 )
@@ -95,6 +97,20 @@ def with_axes(n: Node | Index, names: Renaming, sizes: Mapping[str, str] = Mappi
     if isinstance(n, Join):
         return Join(within(n.axis), tuple(map(within, n.parts)), tuple(own and within(own) for own in n.own))
     return rebuilt(n, within)
+
+
+def without_axis(s: Statement, axis: str) -> Statement:
+    """A statement of one place of an axis, which each tensor that has it is read at: without the axis."""
+
+    def at_place(n: Node) -> Node:
+        return replace(n, index=_others(n.index, axis)) if isinstance(n, Read) else rebuilt(n, at_place)
+
+    made = replace(s, axes=_others(s.axes, axis), value=at_place(s.value))
+    return replace(made, slots=_others(s.slots, axis)) if isinstance(made, Scatter) else made
+
+
+def _others(index: Sequence[Index], axis: str) -> Any:
+    return tuple(i for i in index if i != axis)
 
 
 def place(i: Index) -> Node:

@@ -32,7 +32,7 @@ def check(program: Program) -> Program:
         if stray:
             raise _unsound(program, statement, f": axis {stray[0]} is free on the right alone")
         rank[statement.name] = len(statement.axes)
-    missing = [name for name in program.returns if name not in rank]
+    missing = [name for name in program.ends if name not in rank]
     if missing:
         cause = f"returns {missing[0]}, which no statement defines"
         raise DeriveError(cause, op=program.name, equation=missing[0], fix=OUR_FAULT)

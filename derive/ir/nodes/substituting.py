@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from derive.ir.nodes.walking import axes_along, node_axes, reads, rebuilt, top_down, walk
-from derive.ir.program import Index, Merged, Node, Read, Scatter, Statement, base
+from derive.ir.nodes.walking import axes_along, bottom_up, node_axes, reads, rebuilt, top_down, walk
+from derive.ir.program import Call, Index, Merged, Node, Program, Read, Scatter, Statement, base
 from derive.ir.terms.axes import in_all_orders
 
 
@@ -57,3 +57,16 @@ def axes_of(node: Node) -> tuple[str, ...]:
 def put(node: Node, old: Node, new: Node) -> Node:
     """The node with every occurrence of `old` replaced; the very node where there is none."""
     return top_down(node, lambda n: new if n == old else None) if reads(old) <= reads(node) else node
+
+
+def without_stops(program: Program) -> Program:
+    """The same values: `stop(x)` is `x`, of which only the derivative differs, and what is no more than that is `x`."""
+    statements, names = list[Statement](), dict[str, str]()
+    for s in program.statements:
+        value = bottom_up(s.value, lambda n: n.args[0] if isinstance(n, Call) and n.fn == "stop" else n)
+        copied = value != s.value and isinstance(value, Read) and value.index == s.axes
+        if copied and s.name not in program.returns:
+            names[s.name] = names.get(value.name, value.name)  # type: ignore[union-attr]
+        else:
+            statements.append(under_names(replace(s, value=value), names))
+    return replace(program, statements=tuple(statements))

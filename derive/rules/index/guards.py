@@ -190,16 +190,6 @@ def _reads(expr: Basic, conditions: Conditions) -> Iterator[tuple[At, Conditions
         yield from _reads(a, conditions)
 
 
-def guards_of_windows(equations: Iterable[Equation]) -> dict[str, Equation]:
-    """The equations that keep a window inside, by name."""
-    return {e.name: e for e in equations if e.guard and is_window(e.body.args[1])}
-
-
-def guards_of_places(equations: Iterable[Equation]) -> dict[str, Equation]:
-    """Those, and the ones that keep what an index names, where a condition fails."""
-    return {e.name: e for e in equations if e.guard and isinstance(e.body, Where)}
-
-
 def window_of(i: Expr, guards: Mapping[str, Equation]) -> tuple[Basic, Expr] | None:
     """The condition under which a guarded place is inside, and the axis arithmetic that it stands for."""
     guard = guards.get(i.name) if isinstance(i, At) else None
@@ -226,9 +216,21 @@ def with_lengths(op: Op, equations: Sequence[Equation], sizes: Iterable[SizeRule
     return replace(op, equations=tuple(equations), sizes=sizes, requirements=needs)
 
 
-def unguarded(equations: Sequence[Equation]) -> tuple[Equation, ...]:
+def guards_of_windows(equations: Iterable[Equation]) -> dict[str, Equation]:
+    """The equations that keep a window inside, by name."""
+    return {e.name: e for e in equations if e.guard and is_window(e.body.args[1])}
+
+
+def guards_of_places(equations: Iterable[Equation]) -> dict[str, Equation]:
+    """Those, and the ones that keep what an index names, where a condition fails."""
+    return {e.name: e for e in equations if e.guard and isinstance(e.body, Where)}
+
+
+def unguarded(
+    equations: Sequence[Equation], kind: Callable[[Iterable[Equation]], dict[str, Equation]] = guards_of_windows
+) -> tuple[Equation, ...]:
     """The equations as they were written: what guards a window is read as the window that it guards."""
-    guards = guards_of_windows(equations)
+    guards = kind(equations)
 
     def written(expr: Expr) -> Expr:
         return expr.xreplace({at: own[1] for at in expr.atoms(At) if (own := window_of(at, guards)) is not None})

@@ -313,7 +313,7 @@ def _saving(d: Derivation) -> tuple[tuple[Saving, ...], str]:
     lengths = example_sizes(d.op)
     kept = {
         "closed form": d.saved,
-        "stepwise": saved_by_forward(d.named, stepwise_program(d.steps)[1]),
+        "stepwise": saved_by_forward(d.named, stepwise_program(d.steps.cut)[1]),
         "autograd": saved_by_autograd(d.written),
     }
     most = max(1, *(total_bytes(saved, lengths) for saved in kept.values()))

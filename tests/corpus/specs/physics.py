@@ -192,6 +192,28 @@ def periodic_waves(f, u: tensor[n, d], a: tensor[m, d], b: tensor[m, d], c: tens
     return f.y
 
 
+@op
+def heat_residual(f, x: constant[n, two], w: tensor[two, h], c: tensor[h], o: tensor[h]):
+    """How far a perceptron is from the heat equation: derivatives inside a spec, the second one too."""
+    f.h[n, h] = tanh(sum(x[n, two] * w[two, h], over=two) + c[h])
+    f.u[n] = sum(f.h[n, h] * o[h], over=h)
+    f.ut[n] = derivative(f.u[n], x[n, 1])
+    f.ux[n] = derivative(f.u[n], x[n, 0])
+    f.uxx[n] = derivative(f.ux[n], x[n, 0])
+    f.loss[()] = mean((f.ut[n] - 0.1 * f.uxx[n]) ** 2, over=n)
+    return f.loss
+
+
+@op
+def forces_of_an_energy(f, x: tensor[n, p], q: tensor[n], target: constant[n, p]):
+    """Soft Coulomb forces as the derivative of their energy, held against known ones."""
+    f.s[n, m] = sum((x[n, p] - x[m, p]) ** 2, over=p)
+    f.e[()] = sum(q[n] * q[m] * rsqrt(1 + f.s[n, m]), over=(n, m)) / 2
+    f.force[n, p] = -derivative(f.e[()], x[n, p])
+    f.loss[()] = mean((f.force[n, p] - target[n, p]) ** 2, over=(n, p))
+    return f.loss
+
+
 HOSTILE = {
     "coulomb_energy": "far apart, far from zero",
     "screened_charges": "far apart, far from zero",

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from derive import axes, concat, delta, mean, op, sum, tensor, where
+from derive import axes, concat, delta, exp, mean, op, sum, tensor, where
 from derive.output.live import build
 from tests.derive.against_loops import code_of
-from tests.derive.live import assert_derived, module
+from tests.derive.live import assert_alike, assert_derived, module
 
 b, h, n, r, t, five = axes("b h n r t five=5")
 
@@ -101,3 +101,18 @@ def test_what_was_padded_is_not_repeated() -> None:
     dx = made.backward(dy, da, *saved)
     by_row = dy[:3].repeat_interleave(2) / 2  # of a[:, 1], which is x[1] three times
     assert torch.allclose(dx[1], by_row[:2] + by_row[2:4] + by_row[4:]) and not dx[[0, 2]].any()
+
+
+@op
+def beside_its_exponentials(f, x: tensor[rows, columns]):
+    f.a[rows, columns] = x[(columns, rows), columns] * x[rows, columns]
+    f.y[rows, all_rows] = concat(f.a[rows, columns], exp(x[rows, columns]), along=all_rows)
+    return f.y
+
+
+def test_what_was_joined_is_not_flattened_whole() -> None:
+    """`dy` is read at `j % size(rows)` and `j // size(rows)`, a column, and has those of the exponentials behind it."""
+    x = torch.randn(5, 1, dtype=torch.float64, requires_grad=True)
+    wanted = torch.cat([x * x, x.exp()], 1)
+    found = module(beside_its_exponentials.op).beside_its_exponentials(x)
+    assert_alike(found, wanted, (x,))

@@ -171,6 +171,20 @@ def clipped(f, x: tensor[n, d], low: scalar, high: scalar):
     return f.y
 
 
+@op
+def errors_one_by_one(f, x: tensor[n, d], t: tensor[n, d]):
+    f.z[n, d] = x[n, d] - t[n, d]
+    f.y[n, d] = where(abs(f.z[n, d]) <= 1, f.z[n, d] ** 2 / 2, abs(f.z[n, d]) - 1 / 2)
+    return f.y
+
+
+@op
+def errors_one_by_one_from(f, x: tensor[n, d], t: tensor[n, d], k: scalar):
+    f.z[n, d] = x[n, d] - t[n, d]
+    f.y[n, d] = where(abs(f.z[n, d]) < k, f.z[n, d] ** 2 / 2, k * (abs(f.z[n, d]) - k / 2))
+    return f.y
+
+
 @pytest.mark.parametrize("name", ["farther_than_its_own", "slabs_and_rays", "segment_minimum_or_nothing"])
 def test_what_is_asked_of_tensors_stays_beside_what_nearly_always_says_the_same(name: str) -> None:
     """Another mask that is 0 there nearly always, ties, of which one is the rule, and places that nothing reaches."""
@@ -187,6 +201,8 @@ def test_what_is_asked_of_tensors_stays_beside_what_nearly_always_says_the_same(
         (nearly_gelu, set()),
         (shrunk, {"hardshrink", "hardshrink_backward"}),
         (clipped, {"hardtanh_backward"}),
+        (errors_one_by_one, {"huber", "huber_backward"}),
+        (errors_one_by_one_from, set()),  # the call refuses a threshold that is below 0, and a caller's may be
     ],
     ids=lambda made: getattr(getattr(made, "op", None), "name", ""),
 )

@@ -166,9 +166,9 @@ def made_by(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
-    "diff of u[n]": (lambda u, x: diff(u, x), "a derivative is not yet a word of a spec"),
-    "diff of tanh": (lambda u, x: tanh(x).diff(x), "a derivative is not yet a word of a spec"),
-    "Derivative of u[n]": (lambda u, x: sympy.Derivative(u, x), "a derivative is not yet a word of a spec"),
+    "diff of u[n]": (lambda u, x: diff(u, x), "write the entry of a Jacobian, derivative"),
+    "diff of tanh": (lambda u, x: tanh(x).diff(x), "write the entry of a Jacobian, derivative"),
+    "Derivative of u[n]": (lambda u, x: sympy.Derivative(u, x), "write the entry of a Jacobian, derivative"),
     "subs of x[n]": (lambda u, x: (x + 1).subs(x, u), "put the other value there yourself"),
     "xreplace of x[n]": (lambda u, x: (x + 1).xreplace({x: u}), "put the other value there yourself"),
     "integrate of": (lambda u, x: sympy.integrate(x, x), "an integral in closed form"),

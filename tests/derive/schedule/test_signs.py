@@ -7,13 +7,31 @@ import pytest
 import torch
 from torch import Tensor
 
-from derive import axes, constant, eq, exp, maximum, mean, minimum, op, scalar, size, softplus, sqrt, tensor, where
+from derive import (
+    amax,
+    axes,
+    constant,
+    eq,
+    exp,
+    maximum,
+    mean,
+    minimum,
+    op,
+    relu,
+    scalar,
+    size,
+    softplus,
+    sqrt,
+    tensor,
+    where,
+)  # fmt: skip
 from derive.emit import render
 from derive.ir.equations import Op
+from derive.ir.nodes.walking import walk
 from derive.ir.program import Call, Node, Num, Read
 from derive.pipeline import derivation_of, derive_op
 from derive.schedule.signs import plain
-from tests.derive.live import assert_derived
+from tests.derive.live import assert_alike, assert_derived, module
 
 n, c = axes("n c")
 X, Y, TWO, ZERO, ONE = Read("x", ("n",)), Read("y", ("n",)), *(Num(Fraction(k)) for k in (2, 0, 1))
@@ -156,3 +174,22 @@ ELSEWHERE: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("made", [counted.op, turned.op, in_one_row.op], ids=lambda made: made.name)
 def test_what_is_taken_away_elsewhere_is_that_of_its_own_place(made: Op) -> None:
     assert_derived(made, ELSEWHERE[made.name], {"x": (4,), "w": (4, 4)})
+
+
+@op
+def largest_of_rectified(f, x: tensor[n, c]):
+    """What the largest of a row passes on is not rectified place by place."""
+    f.z[n, c] = relu(x[n, c])
+    f.y[n] = amax(f.z[n, c], over=c)
+    return f.y
+
+
+def test_the_sign_beside_a_tie_is_that_of_what_has_fewer_places() -> None:
+    backward = derivation_of(largest_of_rectified.op).backward
+    signs = {n.args[0] for s in backward.statements for n in walk(s.value) if isinstance(n, Call) and n.fn == "sign"}
+    assert signs == {Read("y", ("n",))}
+    x = torch.randn(5, 3, dtype=torch.float64).requires_grad_()
+    with torch.no_grad():
+        x[0] = -1.0  # all of them tie at 0
+        x[1] = 2.0
+    assert_alike(module(largest_of_rectified.op).largest_of_rectified(x), torch.relu(x).amax(1), [x])

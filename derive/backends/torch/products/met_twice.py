@@ -57,7 +57,7 @@ def _together(s: Assign, program: Program) -> Assign:
 def _written(term: Node, reader: Assign, program: Program) -> Node:
     """A term, or the sum of differences that it is where that has a name, which nothing else reads."""
     made = program.assigned.get(term.name) if isinstance(term, Read) else None
-    if made is None or made.axes != term.index or made.name in program.returns:  # type: ignore[union-attr]
+    if made is None or made.axes != term.index or made.name in program.ends:  # type: ignore[union-attr]
         return term
     read_once = len(uses(made.name, program.statements)) == 1 and set(made.axes) <= set(reader.axes)
     return made.value if read_once and _sum_of(made.value, False) is not None else term

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from derive.backends.code import Code, method, together
-from derive.backends.torch.sizes import Sizes, length, packs
+from derive.backends.torch.sizes import Sizes, fixed, length, packs
 from derive.backends.values import PACK, Dim, Dims, Value, permute, position
 from derive.ir.nodes.arithmetic import ZERO, multiplied
 from derive.ir.nodes.walking import index_axes
@@ -26,7 +26,9 @@ def reshaped(stored: Value, node: Read, sizes: Sizes, order: Dims = ()) -> tuple
     view = _together(view, order)
     own = dict(zip(node.index, stored.dims, strict=True))
     for k, i in enumerate(view.slots):
-        view = _repeated(view, k, sizes, own.get(i)) or view
+        view = _first_places(view, k, sizes, own.get(i)) if isinstance(i, PartOf) and i in own else view
+    for k in range(len(view.slots)):
+        view = _repeated(view, k, sizes) or view
     for whole in [i.whole for i in view.slots if isinstance(i, PartOf) and i.position == 0]:
         flat = _flattened(view, whole)
         if flat is None:
@@ -100,27 +102,34 @@ def _before(part: PartOf) -> PartOf:
     return PartOf(part.whole, part.position - 1, part.lengths)
 
 
-def _repeated(view: _View, k: int, sizes: Sizes, dim: Dim) -> _View | None:
-    """What is read by the first part of an index alone, each element as often as the others have places.
+def _first_places(view: _View, k: int, sizes: Sizes, dim: Dim) -> _View:
+    """A dimension that a part of an index reads, as long as the part: of what was padded or joined it may be longer."""
+    part = view.slots[k]
+    assert isinstance(part, PartOf)
+    first = part.lengths[part.position]
+    if _has_length(dim, first, sizes) or packs(part):
+        return view
+    return view.changed(view.slots, "narrow", view.position(k), 0, sizes.number(first))
 
-    Where the dimension has more places than the part, of which others were padded, only the part's are repeated.
-    """
+
+def _repeated(view: _View, k: int, sizes: Sizes) -> _View | None:
+    """What is read by the first part of an index alone, each element as often as the others have places."""
     part = view.slots[k]
     if not isinstance(part, PartOf) or part.position or not isinstance(part.whole, str) or any(map(packs, view.slots)):
         return None
     if any(j != k and part.whole in (*index_axes(i), i) for j, i in enumerate(view.slots)):
         return None
-    first = part.lengths[0]
-    if not _has_length(dim, first, sizes):
-        view = view.changed(view.slots, "narrow", k, 0, sizes.number(first))
     times = sizes.number(multiplied(list(part.lengths[1:])))
     return view.changed((*view.slots[:k], part.whole, *view.slots[k + 1 :]), "repeat_interleave", times, k)
 
 
 def _has_length(dim: Dim, of: Node, sizes: Sizes) -> bool:
     """Whether a dimension is known to be as long as this says."""
-    if dim is None or not isinstance(of, SizeOf):
+    if dim is None:
         return False
+    if not isinstance(of, SizeOf):
+        own = {base(dim): sizes.of(dim)}
+        return fixed(of, own) is not None and fixed(of, own) == fixed(SizeOf(dim), own)
     return base(dim) == base(of.axis) or sizes.ends(dim, Window(((of.axis, 1),), ZERO))
 
 
