@@ -55,6 +55,7 @@ class Derivatives:
         held: list[Any] = [None] * len(self.places)
         for k, value in zip(self.kept, kept):
             held[k] = value
+        held = _cut(self, held)
         wanted = tuple(d if ctx.needs_input_grad[k] else None for k, d in zip(self.real, ctx.dtypes))
         found = dict(zip(self.real, _Gradients.apply(self, wanted, *cotangents, *held)))
         return tuple(found.get(k) for k in range(self.inputs))
@@ -92,6 +93,11 @@ def _keep(ctx: Any, *values: Any) -> None:
 def _kept(ctx: Any) -> list[Any]:
     tensors = iter(ctx.saved_tensors)
     return [next(tensors) if other is None else other[0] for other in ctx.others]
+
+
+def _cut(op: Derivatives, held: Sequence[Any]) -> list[Any]:
+    """What is held, of which derivatives go on to the inputs alone: an output's own graph would run for nothing."""
+    return [t.detach() if isinstance(t, Tensor) and k >= op.inputs else t for k, t in enumerate(held)]
 
 
 def _filled(given: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:
@@ -145,7 +151,7 @@ class _Outputs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
-        op, held = ctx.op, _kept(ctx)
+        op, held = ctx.op, _cut(ctx.op, _kept(ctx))
         dys = _filled(cotangents[: op.outputs], held[op.inputs :])
         wanted = tuple(held[k].dtype if ctx.needs_input_grad[k + 1] else None for k in op.real)
         found = dict(zip(op.real, _Gradients.apply(op, wanted, *dys, *held)))
@@ -153,7 +159,7 @@ class _Outputs(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: Any) -> tuple[Any, ...]:
-        op, held = ctx.op, _kept(ctx)
+        op, held = ctx.op, _cut(ctx.op, _kept(ctx))
         found = _Tangents.apply(op, *(tangents[k] for k in op.real), *held)
         return (*found, *[None] * (len(op.places) - op.inputs - op.outputs))
 

@@ -2,9 +2,9 @@
 r"""cross_entropy_probabilities differentiated further: the double backward, and the tangents of forward mode.
 
 Double backward
-    grad_z[n, c] = dloss[] * (exp(logp[n, c]) * (sum_t[n] * (ddz[n, c] - sum(exp(logp[n, c']) * ddz[n, c'],
-        over=c')) + sum(ddt[n, c'], over=c')) - ddt[n, c]) / size(n)
-    grad_t[n, c] = dloss[] * (sum(exp(logp[n, c']) * ddz[n, c'], over=c') - ddz[n, c]) / size(n)
+    grad_z[n, c] = dloss[] * (exp_z_minus_m[n, c] * (sum_t[n] * ddz[n, c] / s[n] + sum(ddt[n, c'], over=c') / s[n] -
+        sum_t[n] * sum(ddz[n, c'] * exp_z_minus_m[n, c'], over=c') / s[n]**2) - ddt[n, c]) / size(n)
+    grad_t[n, c] = dloss[] * (sum(ddz[n, c'] * exp_z_minus_m[n, c'], over=c') / s[n] - ddz[n, c]) / size(n)
     ddloss[] = (sum(ddz[n', c'] * dz_inner[n', c'], over=(c', n')) - sum(ddt[n', c'] * logp[n', c'], over=(c', n')))
         / size(n)
 
@@ -60,26 +60,37 @@ def cross_entropy_probabilities_double_backward(
         need_ddloss, need_grad_z, need_grad_t = needs or (True,) * 3
         ddloss = grad_z = grad_t = None
         n = ddz.shape[0]
+        m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
+        z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
+        exp_z_minus_m = z_minus_m.exp_()  # exp_z_minus_m[n, c] = exp(z_minus_m[n, c])
+        s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
         if need_ddloss or need_grad_z:
             sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
-        if need_ddloss:
-            dz_inner = torch.exp(logp).mul_(sum_t).sub_(t)  # dz_inner[n, c] = sum_t[n] * exp(logp[n, c]) - t[n, c]
         if need_grad_z:
             sum_ddt = ddt.sum(1, keepdim=True)  # sum_ddt[n] = sum(ddt[n, c], over=c)
         if need_grad_z or need_grad_t:
-            exp_logp = torch.exp(logp)  # exp_logp[n, c] = exp(logp[n, c])
-            # sum_ddz_exp_logp[n] = sum(exp_logp[n, c] * ddz[n, c], over=c)
-            sum_ddz_exp_logp = (exp_logp * ddz).sum(1, keepdim=True)
-            # ddz_sum_ddz_exp_logp[n, c] = ddz[n, c] - sum_ddz_exp_logp[n]
-            ddz_sum_ddz_exp_logp = ddz - sum_ddz_exp_logp
+            # sum_ddz_exp_z_minus_m[n] = sum(ddz[n, c] * exp_z_minus_m[n, c], over=c)
+            sum_ddz_exp_z_minus_m = (ddz * exp_z_minus_m).sum(1, keepdim=True)
+            # sum_ddz_exp_z_minus_m_s[n] = sum_ddz_exp_z_minus_m[n] / s[n]
+            sum_ddz_exp_z_minus_m_s = sum_ddz_exp_z_minus_m / s
+        if need_ddloss or need_grad_z:
+            sum_t_over_s = sum_t / s  # sum_t_over_s[n] = sum_t[n] / s[n]
         if need_grad_z:
-            # grad_z[n, c] = dloss[()] / size(n) * (exp_logp[n, c] * (sum_ddt[n] + sum_t[n] *
-            #     ddz_sum_ddz_exp_logp[n, c]) - ddt[n, c])
-            grad_z = exp_logp.mul_((sum_t * ddz_sum_ddz_exp_logp).add_(sum_ddt)).sub_(ddt).mul_(dloss / n)
+            # grad_z[n, c] = dloss[()] / size(n) * (exp_z_minus_m[n, c] * (sum_t_over_s[n] * ddz[n, c] + sum_ddt[n] /
+            #     s[n] - sum_t[n] * sum_ddz_exp_z_minus_m_s[n] / s[n]) - ddt[n, c])
+            grad_z = (
+                (sum_t_over_s * ddz)
+                .add_(sum_ddt / s - sum_t * sum_ddz_exp_z_minus_m_s / s)
+                .mul_(exp_z_minus_m)
+                .sub_(ddt)
+                .mul_(dloss / n)
+            )
         if need_grad_t:
-            # grad_t[n, c] = (-dloss[()] / size(n)) * ddz_sum_ddz_exp_logp[n, c]
-            grad_t = ddz_sum_ddz_exp_logp.mul_(-dloss / n)
+            # grad_t[n, c] = dloss[()] / size(n) * (sum_ddz_exp_z_minus_m_s[n] - ddz[n, c])
+            grad_t = (sum_ddz_exp_z_minus_m_s - ddz).mul_(dloss / n)
         if need_ddloss:
+            # dz_inner[n, c] = sum_t_over_s[n] * exp_z_minus_m[n, c] - t[n, c]
+            dz_inner = exp_z_minus_m.mul_(sum_t_over_s).sub_(t)
             # sum_ddt_ddz_dz_inner[()] = sum(ddz[n, c] * dz_inner[n, c] - ddt[n, c] * logp[n, c], over=(c, n))
             sum_ddt_ddz_dz_inner = dz_inner.mul_(ddz).addcmul_(ddt, logp, value=-1).sum()
             ddloss = sum_ddt_ddz_dz_inner / n  # ddloss[()] = sum_ddt_ddz_dz_inner[()] / size(n)
@@ -94,23 +105,20 @@ def cross_entropy_probabilities_double_backward(
         n = ddz.shape[0]
         m = z.amax(1, keepdim=True)  # m[n] = amax(z[n, c], over=c)
         z_minus_m = z - m  # z_minus_m[n, c] = z[n, c] - m[n]
-        z_minus_m_max = z_minus_m.amax(1, keepdim=True)  # z_minus_m_max[n] = amax(z_minus_m[n, c], over=c)
-        # s_scaled_exp[n, c] = exp(z_minus_m[n, c] - z_minus_m_max[n])
-        s_scaled_exp = z_minus_m.sub_(z_minus_m_max).exp_()
-        s_scaled = s_scaled_exp.sum(1, keepdim=True)  # s_scaled[n] = sum(s_scaled_exp[n, c], over=c)
+        exp_z_minus_m = z_minus_m.exp_()  # exp_z_minus_m[n, c] = exp(z_minus_m[n, c])
+        s = exp_z_minus_m.sum(1, keepdim=True)  # s[n] = sum(exp_z_minus_m[n, c], over=c)
         if need_ddloss or need_grad_z:
             sum_t = t.sum(1, keepdim=True)  # sum_t[n] = sum(t[n, c], over=c)
         if need_ddloss:
-            # dz_inner[n, c] = sum_t[n] / s_scaled[n] * s_scaled_exp[n, c] - t[n, c]
-            dz_inner = (sum_t / s_scaled * s_scaled_exp).sub_(t)
+            # dz_inner[n, c] = sum_t[n] / s[n] * exp_z_minus_m[n, c] - t[n, c]
+            dz_inner = (sum_t / s * exp_z_minus_m).sub_(t)
         if need_grad_z or need_dt:
-            # sum_ddz_s_scaled_exp[n] = sum(ddz[n, c] * s_scaled_exp[n, c], over=c)
-            sum_ddz_s_scaled_exp = (ddz * s_scaled_exp).sum(1, keepdim=True)
-            # shared[n, c] = ddz[n, c] - sum_ddz_s_scaled_exp[n] / s_scaled[n]
-            shared = ddz - sum_ddz_s_scaled_exp / s_scaled
+            # sum_ddz_exp_z_minus_m[n] = sum(ddz[n, c] * exp_z_minus_m[n, c], over=c)
+            sum_ddz_exp_z_minus_m = (ddz * exp_z_minus_m).sum(1, keepdim=True)
+            shared = ddz - sum_ddz_exp_z_minus_m / s  # shared[n, c] = ddz[n, c] - sum_ddz_exp_z_minus_m[n] / s[n]
         if need_grad_z:
-            # grad_z[n, c] = dloss[()] / size(n) * sum_t[n] / s_scaled[n] * s_scaled_exp[n, c] * shared[n, c]
-            grad_z = s_scaled_exp.mul_(shared).mul_(dloss * sum_t / n / s_scaled)
+            # grad_z[n, c] = dloss[()] / size(n) * sum_t[n] / s[n] * exp_z_minus_m[n, c] * shared[n, c]
+            grad_z = exp_z_minus_m.mul_(shared).mul_(dloss * sum_t / n / s)
         if need_dt:
             dt = shared.mul_(-dloss / n)  # dt[n, c] = (-dloss[()] / size(n)) * shared[n, c]
         if need_ddloss:

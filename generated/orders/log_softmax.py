@@ -2,18 +2,17 @@
 r"""log_softmax differentiated further: the double backward, and the tangents of forward mode.
 
 Double backward
-    ddy[..., d] = ddx[..., d] - sum(ddx[..., d'] * s_scaled_exp[..., d'], over=d') / s_scaled[...]
-    grad_x[..., d] = sum_dy[...] * s_scaled_exp[..., d] * (sum(ddx[..., d'] * s_scaled_exp[..., d'], over=d') /
-        s_scaled[...] - ddx[..., d]) / s_scaled[...]
+    ddy[..., d] = ddx[..., d] - sum(ddx[..., d'] * exp_x_minus_m[..., d'], over=d') / s[...]
+    grad_x[..., d] = sum_dy[...] * exp_x_minus_m[..., d] * (sum(ddx[..., d'] * exp_x_minus_m[..., d'], over=d') /
+        s[...] - ddx[..., d]) / s[...]
 
 Tangents
     m[...] = amax(x[..., d], over=d)
     x_minus_m[..., d] = x[..., d] - m[...]
-    x_minus_m_max[...] = amax(x_minus_m[..., d], over=d)
-    s_scaled_exp[..., d] = exp(x_minus_m[..., d] - x_minus_m_max[...])
-    s_scaled[...] = sum(s_scaled_exp[..., d], over=d)
-    sum_ddx_s_scaled_exp[...] = sum(tx[..., d] * s_scaled_exp[..., d], over=d)
-    ty[..., d] = tx[..., d] - sum_ddx_s_scaled_exp[...] / s_scaled[...]
+    exp_x_minus_m[..., d] = exp(x_minus_m[..., d])
+    s[...] = sum(exp_x_minus_m[..., d], over=d)
+    sum_ddx_exp_x_minus_m[...] = sum(tx[..., d] * exp_x_minus_m[..., d], over=d)
+    ty[..., d] = tx[..., d] - sum_ddx_exp_x_minus_m[...] / s[...]
 """
 
 from __future__ import annotations
@@ -51,20 +50,19 @@ def log_softmax_double_backward(
     ddy = grad_x = None
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     x_minus_m = x - m  # x_minus_m[..., d] = x[..., d] - m[...]
-    x_minus_m_max = x_minus_m.amax(-1, keepdim=True)  # x_minus_m_max[...] = amax(x_minus_m[..., d], over=d)
-    # s_scaled_exp[..., d] = exp(x_minus_m[..., d] - x_minus_m_max[...])
-    s_scaled_exp = x_minus_m.sub_(x_minus_m_max).exp_()
-    s_scaled = s_scaled_exp.sum(-1, keepdim=True)  # s_scaled[...] = sum(s_scaled_exp[..., d], over=d)
+    exp_x_minus_m = x_minus_m.exp_()  # exp_x_minus_m[..., d] = exp(x_minus_m[..., d])
+    s = exp_x_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_x_minus_m[..., d], over=d)
     if need_grad_x:
         sum_dy = dy.sum(-1, keepdim=True)  # sum_dy[...] = sum(dy[..., d], over=d)
-    # sum_ddx_s_scaled_exp[...] = sum(ddx[..., d] * s_scaled_exp[..., d], over=d)
-    sum_ddx_s_scaled_exp = (ddx * s_scaled_exp).sum(-1, keepdim=True)
-    shared = sum_ddx_s_scaled_exp / s_scaled  # shared[...] = sum_ddx_s_scaled_exp[...] / s_scaled[...]
+    # sum_ddx_exp_x_minus_m[...] = sum(ddx[..., d] * exp_x_minus_m[..., d], over=d)
+    sum_ddx_exp_x_minus_m = (ddx * exp_x_minus_m).sum(-1, keepdim=True)
+    # sum_ddx_exp_x_minus_m_s[...] = sum_ddx_exp_x_minus_m[...] / s[...]
+    sum_ddx_exp_x_minus_m_s = sum_ddx_exp_x_minus_m / s
     if need_grad_x:
-        # grad_x[..., d] = sum_dy[...] / s_scaled[...] * s_scaled_exp[..., d] * (shared[...] - ddx[..., d])
-        grad_x = s_scaled_exp.mul_(shared - ddx).mul_(sum_dy / s_scaled)
+        # grad_x[..., d] = sum_dy[...] / s[...] * exp_x_minus_m[..., d] * (sum_ddx_exp_x_minus_m_s[...] - ddx[..., d])
+        grad_x = exp_x_minus_m.mul_(sum_ddx_exp_x_minus_m_s - ddx).mul_(sum_dy / s)
     if need_ddy:
-        ddy = ddx - shared  # ddy[..., d] = ddx[..., d] - shared[...]
+        ddy = ddx - sum_ddx_exp_x_minus_m_s  # ddy[..., d] = ddx[..., d] - sum_ddx_exp_x_minus_m_s[...]
     return ddy, grad_x
 
 
@@ -75,13 +73,11 @@ def log_softmax_jvp(tx: Tensor | None, y: Tensor, x: Tensor) -> Tensor | None:
         return None
     m = x.amax(-1, keepdim=True)  # m[...] = amax(x[..., d], over=d)
     x_minus_m = x - m  # x_minus_m[..., d] = x[..., d] - m[...]
-    x_minus_m_max = x_minus_m.amax(-1, keepdim=True)  # x_minus_m_max[...] = amax(x_minus_m[..., d], over=d)
-    # s_scaled_exp[..., d] = exp(x_minus_m[..., d] - x_minus_m_max[...])
-    s_scaled_exp = x_minus_m.sub_(x_minus_m_max).exp_()
-    s_scaled = s_scaled_exp.sum(-1, keepdim=True)  # s_scaled[...] = sum(s_scaled_exp[..., d], over=d)
-    # sum_ddx_s_scaled_exp[...] = sum(tx[..., d] * s_scaled_exp[..., d], over=d)
-    sum_ddx_s_scaled_exp = s_scaled_exp.mul_(tx).sum(-1, keepdim=True)
-    ty = tx - sum_ddx_s_scaled_exp / s_scaled  # ty[..., d] = tx[..., d] - sum_ddx_s_scaled_exp[...] / s_scaled[...]
+    exp_x_minus_m = x_minus_m.exp_()  # exp_x_minus_m[..., d] = exp(x_minus_m[..., d])
+    s = exp_x_minus_m.sum(-1, keepdim=True)  # s[...] = sum(exp_x_minus_m[..., d], over=d)
+    # sum_ddx_exp_x_minus_m[...] = sum(tx[..., d] * exp_x_minus_m[..., d], over=d)
+    sum_ddx_exp_x_minus_m = exp_x_minus_m.mul_(tx).sum(-1, keepdim=True)
+    ty = tx - sum_ddx_exp_x_minus_m / s  # ty[..., d] = tx[..., d] - sum_ddx_exp_x_minus_m[...] / s[...]
     return ty
 
 

@@ -190,6 +190,45 @@ def test_gradgradcheck(op: Op) -> None:
     assert torch.autograd.gradcheck(case.ours, case.leaves, atol=1e-4, **more)
 
 
+def test_norms_are_right_in_reverse_over_forward_mode_where_pytorch_may_not_be() -> None:
+    """At the points of pytorch#196700 and pytorch#196699: against reverse over reverse mode of PyTorch's own."""
+    package, f64 = importlib.import_module("generated"), torch.float64
+
+    def layer(norm: Callable[..., Tensor], t: Tensor) -> Tensor:
+        x = torch.stack((t, torch.zeros((), dtype=f64))).reshape(1, 2)
+        return norm(x, torch.tensor([1, 2], dtype=f64), torch.zeros(2, dtype=f64)).sum()
+
+    def batch(norm: Callable[..., Tensor], t: Tensor) -> Tensor:
+        x = torch.stack([(i + 1) * t + (i % 3 - 1) * t * t + i for i in range(8)]).reshape(2, 2, 2)
+        x = x.transpose(1, 2).reshape(4, 2)
+        y = norm(x, torch.tensor([1.5, -0.5], dtype=f64), torch.tensor([0.25, 1], dtype=f64))
+        return (y * torch.arange(8, dtype=f64).add(1).reshape(2, 2, 2).transpose(1, 2).reshape(4, 2)).sum()
+
+    forms = (
+        (layer, 0.7, 0.7749142079590942, lambda x, w, b: package.layernorm(x, w, b, 0.25)),
+        (batch, -6.0, -0.20703015646993195, lambda x, w, b: package.batchnorm(x, w, b, 0.25, 0)),
+    )
+    for function, at, right, norm in forms:
+        of, t = partial(function, norm), torch.tensor(at, dtype=f64)
+        tangent = lambda t, of=of: torch.func.jvp(of, (t,), (torch.ones_like(t),))[1]  # noqa: E731
+        assert float(torch.func.grad(tangent)(t)) == pytest.approx(right, rel=1e-12)
+        assert float(torch.func.jvp(torch.func.grad(of), (t,), (torch.ones_like(t),))[1]) == pytest.approx(right, rel=1e-12)
+        with pytest.raises(RuntimeError, match="forward over forward mode"):
+            torch.func.jvp(tangent, (t,), (torch.ones_like(t),))
+
+
+def test_an_output_that_is_saved_makes_no_backward_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """softmax keeps its output: a second derivative reads that, and goes on to the input alone."""
+    module = importlib.import_module("generated.softmax")
+    ran, backward = [], module.softmax_backward
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    p = module.softmax(x)
+    (dx,) = torch.autograd.grad(p, x, torch.randn_like(p), create_graph=True)
+    monkeypatch.setattr(module, "softmax_backward", lambda *given, **needs: ran.append(1) or backward(*given, **needs))
+    torch.autograd.grad(dx, x, torch.randn_like(x))
+    assert not ran
+
+
 # --- what is missing, what is empty, what is kept ------------------------------------------------------------------
 
 

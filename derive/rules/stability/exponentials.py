@@ -58,7 +58,9 @@ def is_left_out(value: Expr) -> bool:
 def may_be_large(exponent: Expr, op: Op) -> bool:
     """Whether nothing is known to keep exponents small: no maximum that is taken off them, no function with a bound."""
     equations = {e.name: e for e in op.equations}
-    if any(_is_largest(at.name, equations) for at in exponent.atoms(At)):
+    differences = [e.body for at in exponent.atoms(At) if (e := equations.get(at.name)) and isinstance(e.body, Add)]
+    taken_off = {-term for body in differences for term in body.args if isinstance(-term, At)}
+    if any(_is_largest(at.name, equations) for at in exponent.atoms(At) | taken_off):
         return False
     left_out = facts_of(op).of(exponent.xreplace({-S.Infinity: S.Zero}))  # of which the exponential is 0
     return bool(exponent.atoms(At)) and (left_out.low < -CAP or left_out.high > CAP)
