@@ -132,8 +132,11 @@ def _function(p: Printable, axes: _Axes) -> Iterator[str]:
     operands = sorted(p.operands, key=lambda o: o.has_default)
     inputs = ", ".join(["f", *(_annotated(o, equations.names[o.name], axes) for o in operands)])
     yield from ("", "", "@op", f"def {p.program.name}({inputs}):")
+    unused = {Size(Axis(a)): length for a, length in p.lengths.items() if a not in axes.used}
     for axis, length in p.lengths.items():
         if axis in axes.used:
+            for _ in unused:  # an axis that no statement has is as long as its own says
+                length = length.xreplace(unused)
             own = {s: Size(Axis(axes.named(s.axis.name))) for s in length.atoms(Size)}
             yield f"    length({axes.named(axis)}, {as_written(length.xreplace(own))})"
     yield from (f"    {line}" for line in lines)

@@ -6,6 +6,7 @@ from derive.catalogue import find
 from derive.orders import gradient_op, tangent_op
 from derive.output.live import build
 from derive.pipeline import derivation_of
+from tests.corpus import corpus
 
 
 def closed(name: str) -> dict[str, str]:
@@ -45,3 +46,10 @@ def test_a_third_order_goes_the_same_way() -> None:
     (first,) = torch.autograd.grad(torch.nn.functional.gelu(x), x, ones[0], create_graph=True)
     (wanted,) = torch.autograd.grad(first, x, ones[1])
     torch.testing.assert_close(second(x, ones[0], ones[1])[0], wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_the_gradient_of_one_input_says_the_lengths_that_it_has() -> None:
+    """That of `w` has no axis of the gradient of `x` left, over which another length was said."""
+    op = next(s.op for s in corpus() if s.name == "filter_as_long_as_the_signal")
+    assert [e.name for e in gradient_op(op, "w").equations if e.given][-1] == "dw"
+    assert derivation_of(gradient_op(op, "w")).backward.returns
