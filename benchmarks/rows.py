@@ -108,7 +108,7 @@ class Row:
 
 def operations(op: Op) -> int:
     """The operations on tensors of an op's forward, a sum of products counted as one."""
-    return sum(_operations(s.value) for s in forward_program(op, ()).statements)
+    return sum(_operations(s.value) for s in forward_program(op.cut, ()).statements)
 
 
 def composite(op: Op) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from derive.collapse import (
@@ -142,12 +142,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Further:
-    """A derivative of a higher order: its closed form and steps, what is given, and what of it the forward keeps."""
+    """A derivative of a higher order: its closed form and steps, and what the forward keeps for it.
+
+    Where the steps are too long for a page, a command shows them.
+    """
 
     title: str
     closed: tuple[Formula, ...]
     collapse: tuple[Collapsed, ...]
     kept: tuple[str, ...]
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -228,19 +232,27 @@ def op_page(
     )
 
 
+LONGEST_STEPS = 70_000
+"""Characters of the formulas of an op's further steps that a page has."""
+
+
 def _further(d: Derivation) -> Iterable[Further]:
     """The double backward and the tangents; nothing of what is no op, and so has no second derivative."""
     with suppress(DeriveError):
-        made = {"Double backward": double_backward(d), "Tangents": forward_mode(d)}
+        made = {"Double backward": (double_backward(d), "--order 2"), "Tangents": (forward_mode(d), "--jvp")}
         given = {c.target.name for c in d.steps.cotangents}
-        for title, own in made.items():
+        found = []
+        for title, (own, option) in made.items():
             names, where = adjoint_names(d.steps) | adjoint_names(own.steps), title.lower().replace(" ", "-")
             closed = tuple(
                 Formula(key(where, x.name), x.name, display(definition_latex(x, names)), _words(x))
                 for x in own.closed.definitions
             )
             kept = tuple(name_math(n) for n in own.kept if n not in given)
-            yield Further(title, closed, tuple(_collapse(own, names)), kept)
+            command = f"derive explain {d.op.name} {option}"
+            found.append(Further(title, closed, tuple(_collapse(own, names)), kept, command))
+        length = sum(len(s.before) + len(s.after) for f in found for c in f.collapse for s in c.steps)
+        yield from (replace(f, collapse=()) if length > LONGEST_STEPS else replace(f, command="") for f in found)
 
 
 def _words(d: Definition) -> str:
