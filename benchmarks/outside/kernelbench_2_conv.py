@@ -13,7 +13,7 @@ from benchmarks.outside.kernelbench_2_layers import (
     avg_pool_back,
     batch_norm2d,
     batch_norm_back,
-    clamp,
+    clamped,
     conv2d,
     conv3d,
     conv3d_padded,
@@ -309,7 +309,7 @@ def conv2d_relu_hardswish(f, x: tensor[n, c, h, w], weight: tensor[o, c, p, q], 
     f.z = conv2d(x, weight, bias)
     f.r[n, o, u, v] = relu(f.z[n, o, u, v])
     f.t[n, o, u, v] = (f.r[n, o, u, v] + 3) / 6
-    f.k = clamp(f.t)
+    f.k = clamped(f.t)
     f.y[n, o, u, v] = f.r[n, o, u, v] * f.k[n, o, u, v]
     return f.y
 
@@ -468,7 +468,7 @@ def conv2d_group_norm_scale_max_pool_clamp(
     f.m = group_norm2d(f.z, gamma, beta, 4)
     f.s[n, o, u, v] = f.m[n, o, u, v] * scale[o, 0, 0]
     f.k[n, o, i, j] = amax(f.s[n, o, 4 * i + four, 4 * j + quad], over=(four, quad))
-    f.y = clamp(f.k)
+    f.y = clamped(f.k)
     return f.y
 
 
@@ -773,7 +773,7 @@ def conv3d_multiply_instance_norm_clamp_multiply_max(
     f.z = conv3d(x, weight, bias)
     f.a[n, o, l, u, v] = f.z[n, o, l, u, v] * scale[o, 0, 0, 0]
     f.m = instance_norm3d(f.a)
-    f.k = clamp(f.m, -1, 1)
+    f.k = clamped(f.m, -1, 1)
     f.s[n, o, l, u, v] = f.k[n, o, l, u, v] * scale[o, 0, 0, 0]
     f.y[n, l, u, v] = amax(f.s[n, o, l, u, v], over=o)
     return f.y
@@ -816,7 +816,7 @@ def conv3d_group_norm_min_clamp_dropout(
     f.z = conv3d(x, weight, bias)
     f.m = group_norm3d(f.z, gamma, beta, 4)
     f.a[n, o, l, u, v] = minimum(f.m[n, o, l, u, v], 0)
-    f.k = clamp(f.a)
+    f.k = clamped(f.a)
     f.y[n, o, l, u, v] = f.k[n, o, l, u, v] * mask[n, o, l, u, v] / 0.8
     return f.y
 
@@ -857,7 +857,7 @@ def conv3d_leaky_relu_sum_clamp_gelu(
     f.z = conv3d(x, weight, bias)
     f.r = leaky_relu(f.z, 0.2)
     f.s[n, o, l, u, v] = f.r[n, o, l, u, v] + shift[o, 0, 0, 0]
-    f.k = clamp(f.s, -1, 1)
+    f.k = clamped(f.s, -1, 1)
     f.y = gelu(f.k)
     return f.y
 

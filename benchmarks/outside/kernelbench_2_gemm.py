@@ -8,7 +8,7 @@ from benchmarks.outside.kernelbench_2_layers import (
     LINEAR_NO_SHIFT,
     batch_norm1d,
     batch_norm_back,
-    clamp,
+    clamped,
     gelu_back,
     group_norm1d,
     group_norm_back,
@@ -124,7 +124,7 @@ def matmul_scale_residual_clamp_lse_mish(f, x: tensor[n, i], weight: tensor[o, i
     f.z = linear(x, weight, bias)
     f.m[n, o] = f.z[n, o] * 2
     f.t[n, o] = f.m[n, o] + f.m[n, o]
-    f.k = clamp(f.t, -10, 10)
+    f.k = clamped(f.t, -10, 10)
     f.l = logsumexp(f.k)
     f.s = mish(f.l)
     f.y[n, one] = f.l[n] * f.s[n]
@@ -679,9 +679,9 @@ def gemm_swish_divide_clamp_tanh_clamp(f, x: tensor[n, i], weight: tensor[o, i],
     f.z = linear(x, weight, bias)
     f.s = silu(f.z)
     f.h[n, o] = f.s[n, o] / 2
-    f.a = clamp(f.h, -1, 1)
+    f.a = clamped(f.h, -1, 1)
     f.t[n, o] = tanh(f.a[n, o])
-    f.y = clamp(f.t, -1, 1)
+    f.y = clamped(f.t, -1, 1)
     return f.y
 
 

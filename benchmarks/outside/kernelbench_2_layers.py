@@ -44,7 +44,7 @@ def gelu_back(into: str, of: str, x: str, phi: str) -> str:
 
 
 @op
-def clamp(f, x: tensor[...], low: scalar = 0.0, high: scalar = 1.0):
+def clamped(f, x: tensor[...], low: scalar = 0.0, high: scalar = 1.0):
     """An element, no less than one number and no more than another; at them its derivative is 1."""
     f.y[...] = where(x[...] < low, low, where(x[...] > high, high, x[...]))
     return f.y

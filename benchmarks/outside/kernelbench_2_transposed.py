@@ -10,7 +10,7 @@ from benchmarks.outside.kernelbench_2_layers import (
     batch_norm2d,
     batch_norm3d,
     batch_norm_back,
-    clamp,
+    clamped,
     gelu_back,
     group_norm2d,
     group_norm3d,
@@ -98,9 +98,9 @@ def transposed2d_bias_add_clamp_scaling_clamp_divide(
 ):
     f.z = transposed2d(x, weight, bias, high, wide)
     f.s[n, o, u, v] = f.z[n, o, u, v] + shift[o, 0, 0]
-    f.a = clamp(f.s)
+    f.a = clamped(f.s)
     f.b[n, o, u, v] = f.a[n, o, u, v] * 2
-    f.k = clamp(f.b)
+    f.k = clamped(f.b)
     f.y[n, o, u, v] = f.k[n, o, u, v] / 2
     return f.y
 
@@ -656,7 +656,7 @@ def transposed3d_avg_pool_clamp_softmax_multiply(
 ):
     f.a = avg_pool3d(x)
     f.z = transposed3d(f.a, weight, bias, deep, high, wide)
-    f.k = clamp(f.z)
+    f.k = clamped(f.z)
     f.top[n, o] = amax(f.k[n, o, l, u, v], over=(l, u, v))
     f.e[n, o, l, u, v] = exp(f.k[n, o, l, u, v] - f.top[n, o])
     f.s[n, o, l, u, v] = f.e[n, o, l, u, v] / sum(f.e[n, o, l, u, v], over=(l, u, v))
@@ -778,7 +778,7 @@ def transposed3d_lse_hardswish_subtract_clamp(
     f.k[n, one, l, u, v] = log(sum(exp(f.z[n, o, l, u, v]), over=o))
     f.s[n, one, l, u, v] = f.k[n, one, l, u, v] * sigmoid(f.k[n, one, l, u, v] + 3) / 6
     f.a[n, one, l, u, v] = f.s[n, one, l, u, v] - shift[one, 0, 0, 0]
-    f.y = clamp(f.a, -1, 1)
+    f.y = clamped(f.a, -1, 1)
     return f.y
 
 
@@ -1086,7 +1086,7 @@ def transposed3d_multiply_max_global_avg_pool_clamp(
     f.s[n, o, l, u, v] = f.z[n, o, l, u, v] * 0.5
     f.m = max_pool3d(f.s)
     f.g[n, o, one, once, other] = mean(f.m[n, o, e, i, j], over=(e, i, j))
-    f.y = clamp(f.g)
+    f.y = clamped(f.g)
     return f.y
 
 
