@@ -137,6 +137,8 @@ def _function(p: Printable, axes: _Axes) -> Iterator[str]:
         if axis in axes.used:
             for _ in unused:  # an axis that no statement has is as long as its own says
                 length = length.xreplace(unused)
+            if any(s.axis.base not in axes.used for s in length.atoms(Size)):
+                continue  # nothing there has it: the length of an input that its own axis tells
             own = {s: Size(Axis(axes.named(s.axis.name))) for s in length.atoms(Size)}
             yield f"    length({axes.named(axis)}, {as_written(length.xreplace(own))})"
     yield from (f"    {line}" for line in lines)

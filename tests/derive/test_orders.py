@@ -3,6 +3,7 @@
 import torch
 
 from derive.catalogue import find
+from derive.ir.terms.axes import Size
 from derive.orders import gradient_op, tangent_op
 from derive.output.live import build
 from derive.pipeline import derivation_of
@@ -53,3 +54,10 @@ def test_the_gradient_of_one_input_says_the_lengths_that_it_has() -> None:
     op = next(s.op for s in corpus() if s.name == "filter_as_long_as_the_signal")
     assert [e.name for e in gradient_op(op, "w").equations if e.given][-1] == "dw"
     assert derivation_of(gradient_op(op, "w")).backward.returns
+
+
+def test_the_gradient_of_one_input_asks_no_length_of_an_axis_that_it_lacks() -> None:
+    op = next(s.op for s in corpus() if s.name == "by_distance")
+    own = gradient_op(op, "h_")
+    known = {r.axis.base for r in own.sizes}
+    assert all(s.axis.base in known for r in own.requirements for s in (r.left - r.right).atoms(Size))
