@@ -26,6 +26,7 @@ PLAIN_WORDS = {
     "matmul": "a sum of products over one axis",
     "outer": "the opposite of inner: what stands in front of a sum",
     "reciprocal": "one over a number",
+    "returns": "what a program gives back, an English word",
     "scale": "the number in front of a reduction",
     "softmax": "torch's name for exponentials over their sum",
     "square": "the second power",
