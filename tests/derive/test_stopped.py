@@ -111,7 +111,8 @@ def _orders(function: Callable[..., object], leaves: list[Tensor]) -> list[Tenso
         return sum((t * torch.randn(t.shape, dtype=t.dtype, generator=generator)).sum() for t in tensors)
 
     first = grad(weighed(outputs), leaves, create_graph=True, materialize_grads=True)
-    second = grad(weighed(list(first)), leaves, materialize_grads=True)
+    nothing = 0 * sum(t.sum() for t in leaves)  # where no gradient depends on an input
+    second = grad(weighed(list(first)) + nothing, leaves, materialize_grads=True)
     return [*outputs, *first, *second]
 
 
