@@ -108,12 +108,12 @@ class Row:
 
 def operations(op: Op) -> int:
     """The operations on tensors of an op's forward, a sum of products counted as one."""
-    return sum(_operations(s.value) for s in forward_program(op.cut, ()).statements)
+    return sum(_operations(s.value) for s in forward_program(op, ()).statements)
 
 
 def composite(op: Op) -> bool:
-    """Whether an op's forward runs more than one operation."""
-    return operations(op) > 1
+    """Whether an op's forward runs more than one operation, and has a stepwise form, which no recurrence has yet."""
+    return not op.recurrences and operations(op) > 1
 
 
 def _operations(node: Node) -> int:
