@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -250,9 +250,20 @@ def _further(d: Derivation) -> Iterable[Further]:
             )
             kept = tuple(name_math(n) for n in own.kept if n not in given)
             command = f"derive explain {d.op.name} {option}"
-            found.append(Further(title, closed, tuple(_collapse(own, names)), kept, command))
+            steps = _of_this_page(_collapse(own, names), {e.name for e in d.named.equations})
+            found.append(Further(title, closed, tuple(steps), kept, command))
         length = sum(len(s.before) + len(s.after) for f in found for c in f.collapse for s in c.steps)
         yield from (replace(f, collapse=()) if length > LONGEST_STEPS else replace(f, command="") for f in found)
+
+
+def _of_this_page(collapse: Iterable[Collapsed], forward: Collection[str]) -> Iterable[Collapsed]:
+    """Steps whose reasons name the equations that the page has: a gradient is an equation of its own map alone."""
+    for c in collapse:
+        steps = []
+        for s in c.steps:
+            own = (replace(b, equations=tuple(e for e in b.equations if e in forward)) for b in s.reasons)
+            steps.append(replace(s, reasons=tuple(own)))
+        yield replace(c, steps=tuple(steps))
 
 
 def _words(d: Definition) -> str:
