@@ -47,6 +47,7 @@ from derive.emit import render
 from derive.emit.header import summary
 from derive.errors import DeriveError
 from derive.ir.lowering.reading import factored
+from derive.ir.terms.axes import Axis
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.words import text
 from derive.orders import double_backward, forward_mode
@@ -209,7 +210,7 @@ def op_page(
         inputs=tuple(map(str, op.operands)),
         forward=tuple(_forward(d, names)),
         closed=tuple(
-            Formula(key(BACKWARD, x.name), x.name, display(definition_latex(x, names)), _words(x))
+            Formula(key(BACKWARD, _apart(x)), x.name, display(definition_latex(x, names)), _words(x))
             for x in d.closed.definitions
         ),
         code=listings(d),
@@ -245,7 +246,7 @@ def _further(d: Derivation) -> Iterable[Further]:
         for title, (own, option) in made.items():
             names, where = adjoint_names(d.steps) | adjoint_names(own.steps), title.lower().replace(" ", "-")
             closed = tuple(
-                Formula(key(where, x.name), x.name, display(definition_latex(x, names)), _words(x))
+                Formula(key(where, _apart(x)), x.name, display(definition_latex(x, names)), _words(x))
                 for x in own.closed.definitions
             )
             kept = tuple(name_math(n) for n in own.kept if n not in given)
@@ -264,6 +265,11 @@ def _of_this_page(collapse: Iterable[Collapsed], forward: Collection[str]) -> It
             own = (replace(b, equations=tuple(e for e in b.equations if e in forward)) for b in s.reasons)
             steps.append(replace(s, reasons=tuple(own)))
         yield replace(c, steps=tuple(steps))
+
+
+def _apart(d: Definition) -> str:
+    """The name of a definition, another of a recurrence's start, which its state's equation shares."""
+    return d.name if all(isinstance(i, Axis) for i in d.axes) else f"{d.name}_start"
 
 
 def _words(d: Definition) -> str:
