@@ -23,7 +23,6 @@ def test_every_page_of_the_catalogue_is_whole(browser: Browser, tmp_path: Path) 
     assert {n for n, text in texts.items() if n.startswith("ops/") and len(text.encode()) > LARGEST} == set()
     assert {n for n in texts if n.startswith("ops/")} == {f"ops/{op.name}.html" for op in ops}
     makes: set[str] = set()
-    loops = {f"ops/{op.name}.html" for op in ops if op.recurrences}
     with looking.opened(browser, tmp_path / "index.html", looking.PHONE) as page:
         for name in sorted(n for n in texts if n.endswith(".html")):
             page.goto((tmp_path / name).as_uri())
@@ -31,8 +30,7 @@ def test_every_page_of_the_catalogue_is_whole(browser: Browser, tmp_path: Path) 
             looking.formulas_are_set(page)
             looking.fits(page)
             pairs = page.evaluate(looking.PAIRS)
-            if name not in loops:  # what a loop makes at a place is not paired with its lines yet
-                assert (pairs["alone"], pairs["strange"]) == ([], []), name
+            assert (pairs["alone"], pairs["strange"]) == ([], []), name
             dead = page.eval_on_selector_all(
                 "a[href^='#']", "all => all.map((a) => a.hash).filter((h) => !document.getElementById(h.slice(1)))"
             )

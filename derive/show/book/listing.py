@@ -12,9 +12,12 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
+from derive.adjoint.recurrences import reversed_steps
 from derive.emit import render
+from derive.ir.terms.axes import Axis
 from derive.ir.terms.elements import tensor_names
 from derive.pipeline import Derivation
+from derive.schedule.definitions import Definition
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -53,12 +56,22 @@ def listings(d: Derivation) -> tuple[Listing, Listing]:
     source = render(d)
     functions = {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
     forward = {e.name: key(FORWARD, e.name) for e in d.named.equations}
-    backward = {x.name: key(BACKWARD, x.name) for x in d.closed.definitions}
+    backward = {name: key(BACKWARD, name) for _, name in in_code(d)}
     name = d.op.name
     return (
         _listing("forward", source, functions[f"{name}_forward"], forward, {}),
         _listing("backward", source, functions[f"{name}_backward"], forward | backward, _written_out(d)),
     )
+
+
+def in_code(d: Derivation) -> tuple[tuple[Definition, str], ...]:
+    """The definitions of the closed form, and what code calls them: a state's start has a name of its own there."""
+    starts = {r.state: r.start for r in reversed_steps(d.steps).recurrences} if d.op.recurrences else {}
+
+    def name(x: Definition) -> str:
+        return x.name if all(isinstance(i, Axis) for i in x.axes) else starts.get(x.name, x.name)
+
+    return tuple((x, name(x)) for x in d.closed.definitions)
 
 
 def _written_out(d: Derivation) -> dict[str, Keys]:

@@ -47,7 +47,6 @@ from derive.emit import render
 from derive.emit.header import summary
 from derive.errors import DeriveError
 from derive.ir.lowering.reading import factored
-from derive.ir.terms.axes import Axis
 from derive.ir.terms.elements import At, Tensor
 from derive.ir.words import text
 from derive.orders import double_backward, forward_mode
@@ -57,7 +56,7 @@ from derive.schedule.definitions import Definition
 from derive.show.book.changes import step_rows
 from derive.show.book.drawing import Drawing, drawing
 from derive.show.book.formulas import display, inline
-from derive.show.book.listing import BACKWARD, FORWARD, Listing, highlighted, key, listings
+from derive.show.book.listing import BACKWARD, FORWARD, Listing, highlighted, in_code, key, listings
 from derive.show.report import Comparison, compare
 from derive.verify.measured import Measured
 
@@ -210,8 +209,8 @@ def op_page(
         inputs=tuple(map(str, op.operands)),
         forward=tuple(_forward(d, names)),
         closed=tuple(
-            Formula(key(BACKWARD, _apart(x)), x.name, display(definition_latex(x, names)), _words(x))
-            for x in d.closed.definitions
+            Formula(key(BACKWARD, name), x.name, display(definition_latex(x, names)), _words(x))
+            for x, name in in_code(d)
         ),
         code=listings(d),
         cotangents=tuple((inline(Printer(names).doprint(At(c.target, *c.axes))), c.of) for c in d.steps.cotangents),
@@ -246,8 +245,8 @@ def _further(d: Derivation) -> Iterable[Further]:
         for title, (own, option) in made.items():
             names, where = adjoint_names(d.steps) | adjoint_names(own.steps), title.lower().replace(" ", "-")
             closed = tuple(
-                Formula(key(where, _apart(x)), x.name, display(definition_latex(x, names)), _words(x))
-                for x in own.closed.definitions
+                Formula(key(where, name), x.name, display(definition_latex(x, names)), _words(x))
+                for x, name in in_code(own)
             )
             kept = tuple(name_math(n) for n in own.kept if n not in given)
             command = f"derive explain {d.op.name} {option}"
@@ -265,11 +264,6 @@ def _of_this_page(collapse: Iterable[Collapsed], forward: Collection[str]) -> It
             own = (replace(b, equations=tuple(e for e in b.equations if e in forward)) for b in s.reasons)
             steps.append(replace(s, reasons=tuple(own)))
         yield replace(c, steps=tuple(steps))
-
-
-def _apart(d: Definition) -> str:
-    """The name of a definition, another of a recurrence's start, which its state's equation shares."""
-    return d.name if all(isinstance(i, Axis) for i in d.axes) else f"{d.name}_start"
 
 
 def _words(d: Definition) -> str:
