@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.autograd import grad
 
 import derive
-from derive import amax, axes, clamp, constant, mean, op, scalar, sqrt, stop, tensor, where
+from derive import amax, axes, clamp, constant, mean, op, scalar, sqrt, stop, tanh, tensor, where
 from derive.errors import DeriveError
 from derive.notation.spec import OpCall
 from derive.output.package import write_package
 from tests.derive.against_loops import code_of
 
-n, d = axes("n d")
+n, d, t = axes("n d t")
 
 
 @op
@@ -58,6 +58,25 @@ def clamped_by_tensors(f, x: tensor[n, d], low: tensor[d], high: tensor[d]):
     return f.y
 
 
+@op
+def beside_its_state(f, x: tensor[n, t], h0: tensor[n]):
+    """A state that is carried on, and one that is a stopped copy of it."""
+    f.h[n, -1] = h0[n]
+    f.p[n, -1] = stop(h0[n])
+    f.h[n, t] = tanh(x[n, t] + clamp(f.h[n, t - 1], -0.5, 0.5) * f.p[n, t - 1])
+    f.p[n, t] = stop(f.h[n, t])
+    return f.h
+
+
+def _beside_its_state(x: Tensor, h: Tensor) -> Tensor:
+    made, p = [], h.detach()
+    for x_t in x.unbind(1):
+        h = (x_t + h.clamp(-0.5, 0.5) * p).tanh()
+        p = h.detach()
+        made.append(h)
+    return torch.stack(made, 1)
+
+
 def _held(x: Tensor, w: Tensor) -> Tensor:
     return w * x**2 / x.square().mean(1, keepdim=True).sqrt().detach()
 
@@ -75,6 +94,7 @@ CASES = [
     (own_copy, lambda x: ((x**2).detach() * x + 0 * x**3, 0 * x**3 + (x**2).detach()), (X,)),
     (straight_through, lambda x: x**2 + ((x > 0).double() - x**2).detach(), (X,)),
     (by_largest, lambda x: x**3 / x.abs().amax(1, keepdim=True).detach(), (X,)),
+    (beside_its_state, _beside_its_state, (X, X[:, 0] / 3)),
     (clamped, _clamped, (X,)),
     (clamped, _clamped, (ENDS,)),
     (clamped_by_tensors, lambda x, low, high: x.clamp(low, high) ** 3, (X, LOW, HIGH)),

@@ -61,12 +61,12 @@ def put(node: Node, old: Node, new: Node) -> Node:
 
 def without_stops(program: Program) -> Program:
     """The same values: `stop(x)` is `x`, of which only the derivative differs, and what is no more than that is `x`."""
-    statements, names = list[Statement](), dict[str, str]()
+    statements, names, changed = list[Statement](), dict[str, str](), program.added_to
     for s in program.statements:
         value = bottom_up(s.value, lambda n: n.args[0] if isinstance(n, Call) and n.fn == "stop" else n)
-        copied = value != s.value and isinstance(value, Read) and value.index == s.axes
-        if copied and s.name not in program.returns:
-            names[s.name] = names.get(value.name, value.name)  # type: ignore[union-attr]
-        else:
+        same = value.name if value != s.value and isinstance(value, Read) and value.index == s.axes else None
+        if same is None or same in changed or s.name in changed or s.name in program.ends:
             statements.append(under_names(replace(s, value=value), names))
+        else:
+            names[s.name] = names.get(same, same)
     return replace(program, statements=tuple(statements))
